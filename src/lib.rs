@@ -1,0 +1,8 @@
+//! fencepost takes geofence triggers from an evaluator's threads and delivers them to Apache Kafka: in order per
+//! device, deduplicated, with pressure turned into an answer the caller gets at once, and nothing lost in silence.
+
+// -- ground
+pub mod clock;
+pub mod units;
+// -- data
+pub mod trigger;

@@ -1,0 +1,2 @@
+//! The `fencepost` binary: parse, dispatch, print the error, exit code.
+fn main() {}
