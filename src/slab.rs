@@ -23,6 +23,8 @@ const UNITS_PER_PAGE: usize = PAGE_BYTES / UNIT_BYTES;
 /// "No such slot, page or block".
 const NONE: u32 = u32::MAX;
 const NONE_16: u16 = u16::MAX;
+/// In a slot's class: a reader that will not report may still read the block.
+const STRANDED: u8 = 0x80;
 
 /// A slot: an index, always below [`SlabLimits::slots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,7 +237,7 @@ impl Slab {
     /// If the frame is lent, or the slot is free.
     pub fn frame_mut(&mut self, id: SlotId) -> &mut [u8] {
         let slot = self.slots[id.0 as usize];
-        assert_eq!(slot.holder, Holder::Shard, "{id:?} is not the shard's to write to");
+        assert!(slot.holder == Holder::Shard && slot.class & STRANDED == 0, "{id:?} is not the shard's to write to");
         if slot.unit == NONE {
             return &mut [];
         }
@@ -285,22 +287,18 @@ impl Slab {
         self.lent -= 1;
     }
 
-    /// The reader will never say whether it is done: its block is never used again, and the slot gets a copy of the
-    /// frame in another one. Returns false if there is no room for the copy; the slot stays lent then.
+    /// The reader will never say whether it is done. The frame is the shard's again, to be lent once more or freed, but
+    /// not to be written; its block is never used for another frame.
     ///
     /// # Panics
     /// If the frame is not lent.
-    pub fn abandon(&mut self, id: SlotId) -> bool {
-        let old = self.slots[id.0 as usize];
-        assert_eq!(old.holder, Holder::Client, "{id:?} is not lent");
-        let len = old.len as usize;
-        let Some((unit, class)) = self.take_block(len) else { return false };
-        // SAFETY: the new block belongs to nobody yet and does not overlap the old one; the old one is only read.
-        unsafe { std::ptr::copy_nonoverlapping(self.address(old.unit).as_ptr(), self.address(unit).as_ptr(), len) }
-        self.slots[id.0 as usize] = Slot { unit, len: old.len, class, holder: Holder::Shard };
-        self.lent -= 1;
-        self.leaked_bytes += BLOCK_BYTES[old.class as usize];
-        true
+    pub fn strand(&mut self, id: SlotId) {
+        self.take_back(id);
+        let slot = &mut self.slots[id.0 as usize];
+        if slot.class & STRANDED == 0 {
+            self.leaked_bytes += BLOCK_BYTES[slot.class as usize];
+            slot.class |= STRANDED;
+        }
     }
 
     /// The slot and its frame are free again.
@@ -310,7 +308,7 @@ impl Slab {
     pub fn free(&mut self, id: SlotId) {
         let slot = self.slots[id.0 as usize];
         assert_eq!(slot.holder, Holder::Shard, "{id:?} is not the shard's to free");
-        if slot.unit != NONE {
+        if slot.unit != NONE && slot.class & STRANDED == 0 {
             self.free_block(slot.unit, slot.class);
         }
         self.slots[id.0 as usize] = Slot { unit: self.free_slot, len: 0, class: 0, holder: Holder::Nobody };
@@ -538,20 +536,33 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_frame_is_copied_and_its_block_is_never_used_again() {
+    fn a_stranded_frame_can_be_lent_again_and_its_block_is_never_used_for_another() {
         let mut slab = small();
         let id = slab.take(100).unwrap();
         slab.frame_mut(id).fill(7);
         let old = slab.lend(id).start();
-        assert!(slab.abandon(id));
+        slab.strand(id);
         assert_eq!(slab.frame(id), [7; 100]);
-        assert_eq!(slab.leaked_bytes(), 128);
+        assert_eq!(slab.lend(id).start(), old, "both readers read the same bytes");
+        slab.strand(id);
+        assert_eq!(slab.leaked_bytes(), 128, "a block is lost once");
+        slab.free(id);
         for _ in 0..1_000 {
             let other = slab.take(100).unwrap();
             assert_ne!(slab.lend(other).start(), old);
             slab.take_back(other);
             slab.free(other);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "not the shard's to write to")]
+    fn a_stranded_frame_cannot_be_written() {
+        let mut slab = small();
+        let id = slab.take(100).unwrap();
+        slab.lend(id);
+        slab.strand(id);
+        slab.frame_mut(id)[0] = 1;
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! is fixed: a histogram has 1,024 buckets of 8 bytes, 32 to each power of two, so a value is off by at most 1/32.
 
 mod histogram;
+mod pages;
 
 pub use histogram::{Histogram, Snapshot};
+pub use pages::{IngressPage, ShardPage};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

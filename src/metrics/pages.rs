@@ -1,0 +1,85 @@
+//! The pages: what a shard and an ingress count. The names are those of the conservation sum and of the JSON.
+
+use super::{Counter, Histogram};
+
+/// What one shard counts. Written by its thread alone.
+#[derive(Default)]
+pub struct ShardPage {
+    /// Triggers taken out of the rings.
+    pub taken: Counter,
+    /// Settled: acknowledged by the broker.
+    pub delivered: Counter,
+    /// Settled: a repeat of a trigger that is settled itself.
+    pub deduplicated: Counter,
+    /// Handed back by `take_failed`: nothing durable took them.
+    pub failed: Counter,
+    /// Slots in use: waiting, at the broker, or repeats of such.
+    pub in_flight: Counter,
+    /// Of those: not handed to the client library yet.
+    pub waiting: Counter,
+    /// Acknowledged, but after `publish.timeout`.
+    pub late: Counter,
+    /// Batches a broker refused.
+    pub refused_batches: Counter,
+    /// Failed, since a later trigger of the device had been handed over already.
+    pub would_reorder: Counter,
+    /// Re-sent although they may be in the log already; the same key, so that a reader can collapse them.
+    pub uncertain: Counter,
+    /// Handles given up and replaced.
+    pub producer_rebuilds: Counter,
+    /// Errors the client library raised that are not about one frame.
+    pub client_errors: Counter,
+    /// Keys the dedup window gave up before their time to live had passed.
+    pub dedup_evicted_early: Counter,
+    /// Keys in the dedup window.
+    pub dedup_keys: Counter,
+    /// Turns in which there was work.
+    pub busy_turns: Counter,
+    /// Turns in which the slab was full and a ring had to wait.
+    pub stalled_turns: Counter,
+    /// Bytes of frames that a lost handle may still read: never used again.
+    pub leaked_bytes: Counter,
+    /// Ring wait: accepted to taken.
+    pub queue: Histogram,
+    /// Taken to handed over, of the turns that were sampled.
+    pub dedup: Histogram,
+    /// Handed over to acknowledged.
+    pub publish: Histogram,
+    /// Accepted to acknowledged.
+    pub settle: Histogram,
+}
+
+/// What one ingress counts. Written by its thread alone.
+#[derive(Default)]
+pub struct IngressPage {
+    /// Triggers queued.
+    pub accepted: Counter,
+    /// Refused: the ring was too full for the priority.
+    pub shed_ring: Counter,
+    /// Refused: the partition is blocked.
+    pub shed_partition: Counter,
+    /// Refused: too many seqs are unsettled.
+    pub shed_window: Counter,
+    /// Refused: breaks a rule.
+    pub rejected: Counter,
+    /// Answered with `SlowDown`.
+    pub slowed: Counter,
+    /// The time a submit takes, of every 64th.
+    pub emit: Histogram,
+}
+
+impl ShardPage {
+    /// Bytes of one page.
+    pub const BYTES: usize = size_of::<ShardPage>() + 4 * Histogram::BYTES;
+}
+
+impl IngressPage {
+    /// Bytes of one page.
+    pub const BYTES: usize = size_of::<IngressPage>() + Histogram::BYTES;
+
+    /// Everything that was shed.
+    #[must_use]
+    pub fn shed(&self) -> u64 {
+        self.shed_ring.get() + self.shed_partition.get() + self.shed_window.get()
+    }
+}

@@ -1,0 +1,231 @@
+//! What a shard knows of the trigger in a slot, and the lines its partitions keep them in.
+//!
+//! A [`Line`] is one partition's triggers in submit order: some lent to the sink, then those that wait. It is a doubly
+//! linked list through the flights, so that settling one from the middle is four stores. A flight is one cache line.
+
+use crate::slab::SlotId;
+use crate::units::{Nanos, Seq, UnixMs};
+
+/// "No slot": the end of a list.
+pub const NONE: u32 = u32::MAX;
+
+/// Where a trigger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// The slot is free.
+    Free,
+    /// In its line, not handed over.
+    Waiting,
+    /// Handed to the sink.
+    Lent,
+    /// A repeat, hanging on the slot of its original.
+    Repeat,
+    /// Failed; waits for room in the queue of what is handed back.
+    Failing,
+}
+
+/// One trigger on its way: 64 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Flight {
+    /// Its place in its ingress.
+    pub seq: Seq,
+    /// When `submit` took it.
+    pub accepted: Nanos,
+    /// When it was handed over last.
+    pub sent: Nanos,
+    /// The record's timestamp.
+    pub record_time: UnixMs,
+    /// A hash of the device, to look for others of it.
+    pub device_tag: u32,
+    /// The partition, as the shard counts them.
+    pub line: u32,
+    /// The next in the line (or among the repeats of one original).
+    pub next: u32,
+    /// The one before in the line.
+    pub prev: u32,
+    /// The first repeat that waits for this one's outcome.
+    pub repeats: u32,
+    /// Where in the frame the device's bytes start.
+    pub key_at: u16,
+    /// How many they are.
+    pub key_len: u16,
+    /// Which ingress it came from.
+    pub ring: u16,
+    /// Where it is.
+    pub phase: Phase,
+    /// How often it was handed over, up to 255.
+    pub attempts: u8,
+    /// Its batch was refused; it is tried again alone.
+    pub was_refused: bool,
+}
+
+const _: () = assert!(size_of::<Flight>() == 64, "one flight per cache line");
+
+impl Flight {
+    /// An empty slot.
+    pub const FREE: Flight = Flight {
+        seq: Seq(0),
+        accepted: Nanos(0),
+        sent: Nanos(0),
+        record_time: UnixMs(0),
+        device_tag: 0,
+        line: 0,
+        next: NONE,
+        prev: NONE,
+        repeats: NONE,
+        key_at: 0,
+        key_len: 0,
+        ring: 0,
+        phase: Phase::Free,
+        attempts: 0,
+        was_refused: false,
+    };
+}
+
+/// How a line sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In order, as many as the window allows.
+    Flowing,
+    /// Something came back: nothing is sent until nothing is lent, then the head alone, one at a time, until no refused
+    /// one is left. Sending on would put what came back behind later triggers of its device.
+    OneByOne,
+}
+
+/// One partition's triggers, in submit order.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// The oldest.
+    pub head: u32,
+    /// The newest.
+    pub tail: u32,
+    /// The oldest that is not lent; `NONE`: all are.
+    pub unsent: u32,
+    /// How many are in the line, with the repeats that hang on them.
+    pub held: u32,
+    /// How many are lent.
+    pub lent: u32,
+    /// How many were refused and are tried alone.
+    pub refused: u32,
+    /// How it sends.
+    pub mode: Mode,
+    /// Something came back in this turn and has not been looked at.
+    pub came_back: bool,
+    /// Whether it is on the list of lines that wait to send.
+    pub listed: bool,
+    /// Whether `submit` sheds what is for this partition.
+    pub blocked: bool,
+    /// Nothing is sent before this instant: the partition refused lately.
+    pub not_before: Nanos,
+    /// How long to wait after the next refusal.
+    pub pause: Nanos,
+    /// Refusals since the last acknowledgement; a refused batch is one.
+    pub failures_in_row: u32,
+    /// The number the next trigger of this partition gets.
+    pub next_partition_seq: u64,
+    /// The highest acknowledged offset; −1: none.
+    pub last_acked: i64,
+}
+
+/// The first pause after a partition refused something, doubled up to [`PAUSE_MAX`].
+pub const PAUSE_MIN: Nanos = Nanos::from_millis(20);
+/// The longest pause between two tries of a partition that refuses.
+pub const PAUSE_MAX: Nanos = Nanos::from_millis(1_000);
+
+impl Line {
+    /// A line with nothing in it.
+    pub const EMPTY: Line = Line {
+        head: NONE,
+        tail: NONE,
+        unsent: NONE,
+        held: 0,
+        lent: 0,
+        refused: 0,
+        mode: Mode::Flowing,
+        came_back: false,
+        listed: false,
+        blocked: false,
+        not_before: Nanos(0),
+        pause: PAUSE_MIN,
+        failures_in_row: 0,
+        next_partition_seq: 1,
+        last_acked: -1,
+    };
+
+    /// Puts a slot at the end.
+    pub fn push(&mut self, flights: &mut [Flight], slot: SlotId) {
+        let flight = &mut flights[slot.0 as usize];
+        (flight.prev, flight.next) = (self.tail, NONE);
+        if self.tail == NONE {
+            self.head = slot.0;
+        } else {
+            flights[self.tail as usize].next = slot.0;
+        }
+        self.tail = slot.0;
+        self.held += 1;
+    }
+
+    /// Takes a slot out, wherever it is.
+    pub fn unlink(&mut self, flights: &mut [Flight], slot: SlotId) {
+        let Flight { next, prev, .. } = flights[slot.0 as usize];
+        if prev == NONE {
+            self.head = next;
+        } else {
+            flights[prev as usize].next = next;
+        }
+        if next == NONE {
+            self.tail = prev;
+        } else {
+            flights[next as usize].prev = prev;
+        }
+        if self.unsent == slot.0 {
+            self.unsent = next;
+        }
+        self.held -= 1;
+    }
+
+    /// Notes a refusal: waits before the next try, longer each time.
+    pub fn back_off(&mut self, now: Nanos) {
+        self.not_before = now + self.pause;
+        self.pause = Nanos((self.pause.0 * 2).min(PAUSE_MAX.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn a_line_is_a_deque(steps in prop::collection::vec((any::<bool>(), 0usize..64), 1..300)) {
+            let mut flights = vec![Flight::FREE; 64];
+            let mut line = Line::EMPTY;
+            let mut free: Vec<u32> = (0..64).collect();
+            let mut model: VecDeque<u32> = VecDeque::new();
+            for (is_push, pick) in steps {
+                if is_push && !free.is_empty() {
+                    let slot = free.swap_remove(pick % free.len());
+                    line.push(&mut flights, SlotId(slot));
+                    model.push_back(slot);
+                } else if !model.is_empty() {
+                    let slot = model.remove(pick % model.len()).unwrap();
+                    line.unlink(&mut flights, SlotId(slot));
+                    free.push(slot);
+                }
+                let mut walked = Vec::new();
+                let mut at = line.head;
+                while at != NONE {
+                    walked.push(at);
+                    at = flights[at as usize].next;
+                }
+                prop_assert_eq!(&walked, &Vec::from(model.clone()));
+                prop_assert_eq!(line.held as usize, model.len());
+                prop_assert_eq!(line.tail, model.back().copied().unwrap_or(NONE));
+            }
+        }
+    }
+}

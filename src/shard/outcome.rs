@@ -1,0 +1,223 @@
+//! What a report does to its trigger: settle it, line it up again, or hand it back.
+//!
+//! The rule of order: a trigger is never sent behind a later one of its device. When a batch is refused as a whole, its
+//! triggers are tried again one by one, from the oldest on and only once nothing of the partition is at the sink; one
+//! whose device has a later trigger at the sink already cannot be, and fails as `WouldReorder`.
+
+use super::Core;
+use super::flight::{Flight, Mode, NONE, PAUSE_MIN, Phase};
+use super::shared::{Failed, FailedReason};
+use crate::sink::{Fault, Outcome, Persisted, Report, Sink};
+use crate::slab::SlotId;
+use crate::units::Nanos;
+use std::collections::HashSet;
+
+impl<S: Sink> Core<S> {
+    /// One report of the sink.
+    pub(super) fn settle_report(&mut self, report: Report, now: Nanos) {
+        let slot = report.slot;
+        self.slab.take_back(slot);
+        let flight = self.flights[slot.0 as usize];
+        debug_assert_eq!(flight.phase, Phase::Lent);
+        let line = &mut self.lines[flight.line as usize];
+        line.lent -= 1;
+        self.lent -= 1;
+        match report.outcome {
+            Outcome::Acked { offset } => {
+                line.last_acked = line.last_acked.max(offset);
+                line.failures_in_row = 0;
+                line.pause = PAUSE_MIN;
+                let took = now.since(flight.sent);
+                self.page.publish.record(took);
+                self.page.settle.record(now.since(flight.accepted));
+                if took > self.limits.publish_timeout {
+                    self.page.late.add(1);
+                }
+                self.deliver(slot);
+            }
+            Outcome::Failed { fault, persisted } => {
+                self.flights[slot.0 as usize].phase = Phase::Waiting;
+                self.come_back(&report, fault, persisted, now);
+            }
+        }
+    }
+
+    /// In the log: settles the trigger and its repeats.
+    fn deliver(&mut self, slot: SlotId) {
+        self.dedup.commit(slot.0);
+        self.page.delivered.add(1);
+        let flight = self.flights[slot.0 as usize];
+        self.take_out(slot);
+        self.accounts[flight.ring as usize].outstanding.settle(flight.seq.0);
+        self.release_slot(slot);
+        let mut repeat = flight.repeats;
+        while repeat != NONE {
+            let waiter = self.flights[repeat as usize];
+            self.page.deduplicated.add(1);
+            self.lines[flight.line as usize].held -= 1;
+            self.accounts[waiter.ring as usize].outstanding.settle(waiter.seq.0);
+            self.release_slot(SlotId(repeat));
+            repeat = waiter.next;
+        }
+        if self.lines[flight.line as usize].blocked {
+            self.judge_fill(flight.line);
+        }
+    }
+
+    /// Not in the log, and the sink will not try again.
+    fn come_back(&mut self, report: &Report, fault: Fault, persisted: Persisted, now: Nanos) {
+        let slot = report.slot;
+        let index = self.flights[slot.0 as usize].line;
+        if persisted == Persisted::Possibly {
+            self.page.uncertain.add(1);
+        }
+        let line = &mut self.lines[index as usize];
+        match fault {
+            // Alone in its batch and refused for itself: poison. That says nothing of the partition.
+            Fault::Frame(code) if report.batch == 1 => {
+                self.fail(slot, FailedReason::Refused { code });
+                self.keep_sending(index);
+                return;
+            }
+            Fault::Frame(_) | Fault::Partition(_) => {
+                if report.first {
+                    line.failures_in_row += 1;
+                    self.page.refused_batches.add(1);
+                    if matches!(fault, Fault::Partition(_)) {
+                        line.back_off(now);
+                    }
+                }
+                let flight = &mut self.flights[slot.0 as usize];
+                if !flight.was_refused {
+                    flight.was_refused = true;
+                    line.refused += 1;
+                }
+            }
+            Fault::Purged => {}
+        }
+        line.mode = Mode::OneByOne;
+        line.unsent = NONE;
+        if !line.came_back {
+            line.came_back = true;
+            self.came_back.push(index);
+        }
+    }
+
+    /// After all reports of a turn: what was refused and would now be sent behind a later trigger of its device, fails.
+    pub(super) fn look_at_what_came_back(&mut self) {
+        while let Some(index) = self.came_back.pop() {
+            self.lines[index as usize].came_back = false;
+            let mut lent_later: HashSet<u32> = HashSet::new();
+            let mut at = self.lines[index as usize].tail;
+            while at != NONE {
+                let flight = self.flights[at as usize];
+                if flight.phase == Phase::Lent {
+                    lent_later.insert(flight.device_tag);
+                } else if lent_later.contains(&flight.device_tag) && self.has_later_at_the_sink(SlotId(at)) {
+                    self.page.would_reorder.add(1);
+                    self.fail(SlotId(at), FailedReason::WouldReorder);
+                }
+                at = flight.prev;
+            }
+            self.keep_sending(index);
+        }
+    }
+
+    fn has_later_at_the_sink(&self, slot: SlotId) -> bool {
+        let flight = self.flights[slot.0 as usize];
+        let mut at = flight.next;
+        while at != NONE {
+            let later = self.flights[at as usize];
+            if later.phase == Phase::Lent
+                && later.device_tag == flight.device_tag
+                && self.device(SlotId(at)) == self.device(slot)
+            {
+                return true;
+            }
+            at = later.next;
+        }
+        false
+    }
+
+    fn device(&self, slot: SlotId) -> &[u8] {
+        let flight = &self.flights[slot.0 as usize];
+        &self.slab.frame(slot)[flight.key_at as usize..][..flight.key_len as usize]
+    }
+
+    /// The sink gave up its handle: what the old one still holds will not be reported. Everything goes out again, in
+    /// order, under the same keys; the old handle may still read those frames, so their blocks are not used again.
+    pub(super) fn take_over_from_old_handle(&mut self) {
+        self.page.producer_rebuilds.add(1);
+        for index in 0..self.lines.len() as u32 {
+            let mut at = self.lines[index as usize].head;
+            while at != NONE {
+                let flight = &mut self.flights[at as usize];
+                if flight.phase == Phase::Lent {
+                    flight.phase = Phase::Waiting;
+                    self.slab.strand(SlotId(at));
+                    self.lines[index as usize].lent -= 1;
+                    self.lent -= 1;
+                    self.page.uncertain.add(1);
+                }
+                at = flight.next;
+            }
+            let line = &mut self.lines[index as usize];
+            line.unsent = line.head;
+            if line.refused == 0 {
+                line.mode = Mode::Flowing;
+            }
+            self.keep_sending(index);
+        }
+    }
+
+    /// Nothing durable takes it: gives it, and its repeats, back to where they came from.
+    pub(super) fn fail(&mut self, slot: SlotId, reason: FailedReason) {
+        self.dedup.release(slot.0);
+        let Flight { line, repeats, .. } = self.flights[slot.0 as usize];
+        self.take_out(slot);
+        self.start_failing(slot, reason);
+        let mut repeat = repeats;
+        while repeat != NONE {
+            let next = self.flights[repeat as usize].next;
+            self.lines[line as usize].held -= 1;
+            self.start_failing(SlotId(repeat), reason);
+            repeat = next;
+        }
+        self.judge_fill(line);
+    }
+
+    fn start_failing(&mut self, slot: SlotId, reason: FailedReason) {
+        self.flights[slot.0 as usize].phase = Phase::Failing;
+        self.failing.push_back((slot, reason));
+    }
+
+    /// Hands back what failed, as far as the ingress's queue has room.
+    pub(super) fn hand_back_failed(&mut self) {
+        for _ in 0..self.failing.len() {
+            let Some((slot, reason)) = self.failing.pop_front() else { break };
+            let Flight { seq, ring, .. } = self.flights[slot.0 as usize];
+            let account = &mut self.accounts[ring as usize];
+            if account.failed.push(Failed { seq, reason }).is_err() {
+                self.failing.push_back((slot, reason));
+                continue;
+            }
+            account.outstanding.settle(seq.0);
+            self.page.failed.add(1);
+            self.release_slot(slot);
+        }
+    }
+
+    fn take_out(&mut self, slot: SlotId) {
+        let Flight { line, was_refused, .. } = self.flights[slot.0 as usize];
+        let line = &mut self.lines[line as usize];
+        line.unlink(&mut self.flights, slot);
+        if was_refused {
+            line.refused -= 1;
+        }
+    }
+
+    fn release_slot(&mut self, slot: SlotId) {
+        self.flights[slot.0 as usize].phase = Phase::Free;
+        self.slab.free(slot);
+    }
+}

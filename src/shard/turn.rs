@@ -1,0 +1,322 @@
+//! The turn: reports in, triggers in, frames out, news out. It never waits and never stops for one partition.
+
+use super::flight::{Flight, Line, Mode, NONE, Phase};
+use super::shared::FailedReason;
+use super::{Core, Shard};
+use crate::clock::Clock;
+use crate::dedup::Seen;
+use crate::ring::{Incoming, Take};
+use crate::sink::{Busy, Condition, Outgoing, Sink};
+use crate::slab::SlotId;
+use crate::trigger::Key;
+use crate::units::{Nanos, Now, UnixMicros, UnixMs};
+use crate::wire::{self, Frame};
+
+/// Reports taken from the sink in one turn, at most.
+pub(super) const REPORTS: usize = 8_192;
+/// One turn in so many reads the clock a second time, to measure the dedup stage.
+const SAMPLED_TURNS: u64 = 16;
+/// What Kafka adds to key and value at the most: the header of a batch of one (61 bytes), the record's own lengths.
+const RECORD_OVERHEAD: usize = 61 + 32;
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When it began.
+    pub began: Nanos,
+    /// Triggers taken from the rings.
+    pub taken: usize,
+    /// Reports taken from the sink.
+    pub reports: usize,
+    /// Frames that are at the sink.
+    pub lent: usize,
+}
+
+impl<S: Sink, C: Clock> Shard<S, C> {
+    /// One turn. Reads the clock once.
+    pub fn turn(&mut self) -> Turn {
+        let now = self.clock.now();
+        let reports = self.core.collect(now.mono);
+        let taken = self.take(now);
+        self.core.send_waiting(now.mono);
+        self.core.show();
+        if taken + reports > 0 {
+            self.core.page.busy_turns.add(1);
+        }
+        Turn { began: now.mono, taken, reports, lent: self.core.lent as usize }
+    }
+
+    /// Takes a batch from each ring, beginning with another one each turn.
+    fn take(&mut self, now: Now) -> usize {
+        let mut taken = 0;
+        self.turns += 1;
+        for index in 0..self.rings.len() {
+            let ring = (self.first_ring + index) % self.rings.len();
+            let core = &mut self.core;
+            taken += self.rings[ring].take(core.limits.turn_batch, |incoming| core.admit(ring, &incoming, now));
+        }
+        self.first_ring = (self.first_ring + 1) % self.rings.len().max(1);
+        self.core.page.taken.add(taken as u64);
+        if taken > 0 && self.turns.is_multiple_of(SAMPLED_TURNS) {
+            self.core.page.dedup.record_many(self.clock.mono().since(now.mono), taken as u64);
+        }
+        taken
+    }
+}
+
+impl<S: Sink> Core<S> {
+    /// One trigger from its ring to its line, or to where its original waits, or to its end.
+    fn admit(&mut self, ring: usize, incoming: &Incoming<'_>, now: Now) -> Take {
+        let line = self.line_of(incoming.partition);
+        let waited = now.mono.since(incoming.accepted);
+        let accepted_unix = UnixMicros(now.wall.0 - (waited.0 / 1_000) as i64);
+        let frame = Frame {
+            device_id: incoming.device_id,
+            fence_id: incoming.fence_id,
+            state: incoming.state,
+            event_time_ms: incoming.event_time_ms,
+            hlc: 0,
+            accepted_unix_us: accepted_unix.0,
+            priority: incoming.priority,
+            attributes: incoming.attributes,
+            router_id: &self.limits.router_id,
+            incarnation: self.limits.incarnation,
+            partition_seq: self.lines[line as usize].next_partition_seq,
+            salt: 0,
+        };
+        let frame_len = wire::encoded_len(&frame);
+        let Some(slot) = self.slab.take(frame_len) else {
+            self.page.stalled_turns.add(1);
+            return Take::Leave;
+        };
+        let key = Key {
+            device_id: incoming.device_id,
+            fence_id: incoming.fence_id,
+            state: incoming.state,
+            event_second: incoming.event_time_ms.div_euclid(1_000),
+        };
+        self.page.queue.record(waited);
+        match self.dedup.ask(key, incoming.hash, now.mono, slot.0) {
+            Seen::New => {}
+            Seen::Settled => {
+                self.slab.free(slot);
+                self.page.deduplicated.add(1);
+                self.accounts[ring].outstanding.pass(incoming.seq.0);
+                return Take::Taken;
+            }
+            Seen::Pending(original) => {
+                self.slab.free(slot);
+                return self.hang_on(ring, incoming, SlotId(original));
+            }
+        }
+        let frame = Frame { hlc: self.hlc.tick(now.wall.as_ms()).0, ..frame };
+        wire::encode(&frame, self.slab.frame_mut(slot));
+        let key_range = wire::device_id_range(incoming.device_id.len());
+        let record_time =
+            if self.limits.record_time_is_event { UnixMs(incoming.event_time_ms) } else { accepted_unix.as_ms() };
+        self.flights[slot.0 as usize] = Flight {
+            seq: incoming.seq,
+            accepted: incoming.accepted,
+            record_time,
+            device_tag: device_tag(incoming.device_id),
+            line,
+            key_at: key_range.start as u16,
+            key_len: key_range.len() as u16,
+            ring: ring as u16,
+            phase: Phase::Waiting,
+            ..Flight::FREE
+        };
+        self.accounts[ring].outstanding.open(incoming.seq.0);
+        self.lines[line as usize].next_partition_seq += 1;
+        self.lines[line as usize].push(&mut self.flights, slot);
+        let size = frame_len + key_range.len() + RECORD_OVERHEAD;
+        let limit = self.sink.record_bytes_max().unwrap_or(usize::MAX);
+        if size > limit {
+            self.fail(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
+            return Take::Taken;
+        }
+        let state = &mut self.lines[line as usize];
+        if state.unsent == NONE && state.mode == Mode::Flowing {
+            state.unsent = slot.0;
+        }
+        self.send(line, now.mono);
+        self.judge_fill(line);
+        Take::Taken
+    }
+
+    /// A repeat of a trigger that is not settled yet settles when, and as, that one does.
+    fn hang_on(&mut self, ring: usize, incoming: &Incoming<'_>, original: SlotId) -> Take {
+        let Some(slot) = self.slab.take(0) else {
+            self.page.stalled_turns.add(1);
+            return Take::Leave;
+        };
+        let Flight { line, repeats, .. } = self.flights[original.0 as usize];
+        self.flights[slot.0 as usize] = Flight {
+            seq: incoming.seq,
+            accepted: incoming.accepted,
+            line,
+            next: repeats,
+            ring: ring as u16,
+            phase: Phase::Repeat,
+            ..Flight::FREE
+        };
+        self.flights[original.0 as usize].repeats = slot.0;
+        self.accounts[ring].outstanding.open(incoming.seq.0);
+        self.lines[line as usize].held += 1;
+        self.judge_fill(line);
+        Take::Taken
+    }
+
+    /// Hands over what the line's window allows, in order.
+    fn send(&mut self, index: u32, now: Nanos) {
+        loop {
+            let line = &self.lines[index as usize];
+            if !self.may_send(line, now) {
+                break;
+            }
+            let slot = SlotId(line.unsent);
+            let flight = self.flights[slot.0 as usize];
+            let frame = self.slab.lend(slot);
+            // Kafka stamps a record with the time it is handed over; one that waited says when it was accepted.
+            let is_fresh = flight.attempts == 0 && now.since(flight.accepted) < Nanos::from_millis(100);
+            let record_time =
+                if is_fresh && !self.limits.record_time_is_event { None } else { Some(flight.record_time) };
+            let outgoing = Outgoing {
+                partition: self.partition(index),
+                frame,
+                key: (flight.key_at, flight.key_len),
+                record_time,
+            };
+            if let Err(busy) = self.sink.produce(outgoing) {
+                self.slab.take_back(slot);
+                if matches!(busy, Busy::Fault(_)) {
+                    self.lines[index as usize].back_off(now);
+                }
+                break;
+            }
+            let flight = &mut self.flights[slot.0 as usize];
+            flight.phase = Phase::Lent;
+            flight.sent = now;
+            flight.attempts = flight.attempts.saturating_add(1);
+            let line = &mut self.lines[index as usize];
+            line.unsent = flight.next;
+            line.lent += 1;
+            self.lent += 1;
+        }
+        self.keep_sending(index);
+    }
+
+    /// Puts a line with something to send on the list of those that wait for their chance.
+    pub(super) fn keep_sending(&mut self, index: u32) {
+        let line = &mut self.lines[index as usize];
+        let wants = line.unsent != NONE || line.mode == Mode::OneByOne;
+        if wants && line.head != NONE && !line.listed {
+            line.listed = true;
+            self.to_send.push_back(index);
+        }
+    }
+
+    fn may_send(&self, line: &Line, now: Nanos) -> bool {
+        let window = if line.mode == Mode::OneByOne { 1 } else { self.limits.inflight_partition };
+        line.unsent != NONE
+            && line.lent < window
+            && self.lent < self.limits.inflight_total
+            && now >= line.not_before
+    }
+
+    /// Gives each line that waits its chance, once.
+    fn send_waiting(&mut self, now: Nanos) {
+        for _ in 0..self.to_send.len() {
+            let Some(index) = self.to_send.pop_front() else { break };
+            let line = &mut self.lines[index as usize];
+            line.listed = false;
+            if line.mode == Mode::OneByOne {
+                // Once everything that was lent has come back, what is left goes out from the oldest on.
+                line.unsent = if line.lent == 0 { line.head } else { NONE };
+                if line.lent == 0 && line.refused == 0 {
+                    line.mode = Mode::Flowing;
+                }
+            }
+            self.send(index, now);
+        }
+    }
+
+    /// Says whether submits for the partition are to be shed.
+    pub(super) fn judge_fill(&mut self, index: u32) {
+        let window = self.limits.inflight_partition;
+        let line = &mut self.lines[index as usize];
+        let is_blocked = if line.blocked { line.held > window / 8 * 7 } else { line.held >= window };
+        if is_blocked != line.blocked {
+            line.blocked = is_blocked;
+            if !self.is_full {
+                let partition = self.partition(index);
+                self.shared.set_blocked(partition, is_blocked);
+            }
+        }
+    }
+
+    /// When slots run out for all partitions together, submits are shed for all of them.
+    fn judge_room(&mut self) {
+        let (free, all) = (self.slab.free_slots(), self.slab.slots());
+        let is_full = if self.is_full { free < all / 8 } else { free < all / 16 };
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            for index in 0..self.lines.len() as u32 {
+                let is_blocked = is_full || self.lines[index as usize].blocked;
+                self.shared.set_blocked(self.partition(index), is_blocked);
+            }
+        }
+    }
+
+    /// Takes the sink's reports, then looks at what came back.
+    fn collect(&mut self, now: Nanos) -> usize {
+        match self.sink.condition() {
+            Condition::Ready | Condition::Replacing => {}
+            Condition::Replaced => self.take_over_from_old_handle(),
+        }
+        // The sink is a field of the core, and each report changes the rest of it: it is moved out for the call.
+        let mut reports = std::mem::take(&mut self.reports);
+        self.sink.collect(REPORTS, &mut |report| reports.push(report));
+        let count = reports.len();
+        for report in reports.drain(..) {
+            self.settle_report(report, now);
+        }
+        self.reports = reports;
+        self.look_at_what_came_back();
+        self.hand_back_failed();
+        count
+    }
+
+    /// News for the ingresses and for whoever reads the page.
+    fn show(&mut self) {
+        self.judge_room();
+        for account in &mut self.accounts {
+            let frontier = account.outstanding.frontier();
+            if frontier != account.shown {
+                account.shown = frontier;
+                account.frontier.set(frontier);
+            }
+        }
+        let page = &self.page;
+        let in_flight = (self.slab.slots() - self.slab.free_slots()) as u64;
+        page.in_flight.set(in_flight);
+        page.waiting.set(in_flight - u64::from(self.lent));
+        page.dedup_keys.set(self.dedup.len() as u64);
+        page.dedup_evicted_early.set(self.dedup.evicted_early());
+        page.client_errors.set(self.sink.errors());
+        page.leaked_bytes.set(self.slab.leaked_bytes() as u64);
+    }
+}
+
+/// Tells devices apart well enough to look for one; equal tags are compared byte for byte.
+fn device_tag(device: &[u8]) -> u32 {
+    let mut tag = 0x811c_9dc5_u32 ^ device.len() as u32;
+    let mut words = device.chunks_exact(4);
+    for word in &mut words {
+        tag = (tag ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]])).wrapping_mul(0x9e37_79b1).rotate_left(13);
+    }
+    for &byte in words.remainder() {
+        tag = (tag ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    tag
+}
