@@ -1,0 +1,233 @@
+//! The topic as the cluster has it: asked for at start, created when that is wished, watched for drift while running.
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaErrorCode;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How a topic is to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTopicPlan {
+    /// Its partitions.
+    pub partitions: u32,
+    /// Copies of each.
+    pub replication: u32,
+    /// Copies that must be in sync for an acknowledgement.
+    pub min_insync_replicas: u32,
+}
+
+/// What the cluster says of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// Its partitions.
+    pub partitions: u32,
+    /// `max.message.bytes`, if we may read it.
+    pub record_bytes_max: Option<usize>,
+    /// Brokers in the cluster.
+    pub brokers: usize,
+    /// Partitions without a leader.
+    pub leaderless: Vec<u32>,
+    /// Why the topic's settings could not be read, if they could not.
+    pub unread: Option<String>,
+}
+
+/// Why the topic cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopicError {
+    /// No answer.
+    #[error("no answer from {bootstrap} within {} s: {why}; is kafka.bootstrap right and the broker up?", limit.as_secs())]
+    Unreachable {
+        /// Who was asked.
+        bootstrap: String,
+        /// For how long.
+        limit: Duration,
+        /// The client's last words.
+        why: String,
+    },
+    /// It does not exist.
+    #[error("topic {name} does not exist on {bootstrap}: create it, or set topic.create = true")]
+    Missing {
+        /// The topic.
+        name: String,
+        /// The cluster.
+        bootstrap: String,
+    },
+    /// The cluster refused.
+    #[error("topic {name}: {operation} was refused: {why}")]
+    Refused {
+        /// The topic.
+        name: String,
+        /// What was tried.
+        operation: &'static str,
+        /// The cluster's words.
+        why: String,
+    },
+    /// The client refused its configuration.
+    #[error("the Kafka client refused its configuration: {0}")]
+    Client(String),
+}
+
+/// Asks the cluster about one topic.
+pub struct TopicDesk {
+    client: ClientConfig,
+    bootstrap: String,
+    topic: String,
+}
+
+impl TopicDesk {
+    /// With the connection properties of the producer (bootstrap, security); what only a producer knows is left out.
+    #[must_use]
+    pub fn new(properties: &[(String, String)], topic: &str) -> TopicDesk {
+        const CONNECTION: [&str; 9] = [
+            "bootstrap.servers",
+            "client.id",
+            "client.dns.lookup",
+            "broker.address.",
+            "security.",
+            "ssl.",
+            "sasl.",
+            "enable.ssl.",
+            "socket.",
+        ];
+        let mut client = ClientConfig::new();
+        for (name, value) in properties {
+            if CONNECTION.iter().any(|prefix| name.starts_with(prefix)) {
+                client.set(name, value);
+            }
+        }
+        client.set("allow.auto.create.topics", "false");
+        client.set("log.connection.close", "false");
+        let bootstrap = client.get("bootstrap.servers").unwrap_or_default().to_string();
+        TopicDesk { client, bootstrap, topic: topic.to_string() }
+    }
+
+    /// The topic's facts; creates it first if it is missing and there is a plan.
+    ///
+    /// # Errors
+    /// [`TopicError`], when there is no answer within `limit`, or the topic is missing, or the cluster refuses.
+    pub fn prepare(&self, plan: Option<&NewTopicPlan>, limit: Duration) -> Result<TopicFacts, TopicError> {
+        let deadline = Instant::now() + limit;
+        let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+        match self.facts(left()) {
+            Err(TopicError::Missing { .. }) if plan.is_some() => {}
+            answer => return answer,
+        }
+        if let Some(plan) = plan {
+            self.create(plan, left())?;
+        }
+        // A fresh topic shows up on all brokers a moment later.
+        loop {
+            match self.facts(left()) {
+                Ok(facts) if facts.leaderless.is_empty() => return Ok(facts),
+                answer if Instant::now() >= deadline => return answer,
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// The topic's facts.
+    ///
+    /// # Errors
+    /// [`TopicError::Unreachable`] and [`TopicError::Missing`], and [`TopicError::Refused`] when we may not see it.
+    pub fn facts(&self, limit: Duration) -> Result<TopicFacts, TopicError> {
+        let consumer: BaseConsumer = self.client.create().map_err(|error| TopicError::Client(error.to_string()))?;
+        let metadata = consumer.fetch_metadata(Some(&self.topic), limit).map_err(|error| TopicError::Unreachable {
+            bootstrap: self.bootstrap.clone(),
+            limit,
+            why: error.to_string(),
+        })?;
+        let missing = || TopicError::Missing { name: self.topic.clone(), bootstrap: self.bootstrap.clone() };
+        let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic).ok_or_else(missing)?;
+        if let Some(error) = topic.error() {
+            let code = RDKafkaErrorCode::from(error);
+            return Err(match code {
+                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => missing(),
+                code => self.refused("DESCRIBE", code.to_string()),
+            });
+        }
+        if topic.partitions().is_empty() {
+            return Err(missing());
+        }
+        let leaderless =
+            topic.partitions().iter().filter(|part| part.leader() < 0).map(|part| part.id() as u32).collect();
+        let (record_bytes_max, unread) = match self.max_message_bytes(limit.min(Duration::from_secs(5))) {
+            Ok(bytes) => (Some(bytes), None),
+            Err(why) => (None, Some(why)),
+        };
+        Ok(TopicFacts {
+            partitions: topic.partitions().len() as u32,
+            record_bytes_max,
+            brokers: metadata.brokers().len(),
+            leaderless,
+            unread,
+        })
+    }
+
+    fn max_message_bytes(&self, limit: Duration) -> Result<usize, String> {
+        let admin = self.admin().map_err(|error| error.to_string())?;
+        let options = AdminOptions::new().request_timeout(Some(limit));
+        let resources = [ResourceSpecifier::Topic(&self.topic)];
+        let answers = wait_for(admin.describe_configs(&resources, &options)).map_err(|error| error.to_string())?;
+        for answer in answers {
+            let config = answer.map_err(|code| code.to_string())?;
+            if let Some(entry) = config.get("max.message.bytes") {
+                let value = entry.value.as_deref().unwrap_or_default();
+                return value.parse().map_err(|_| format!("max.message.bytes = {value}"));
+            }
+        }
+        Err("the topic's settings do not name max.message.bytes".into())
+    }
+
+    fn create(&self, plan: &NewTopicPlan, limit: Duration) -> Result<(), TopicError> {
+        let admin = self.admin().map_err(|error| TopicError::Client(error.to_string()))?;
+        let min_insync = plan.min_insync_replicas.to_string();
+        let replication = TopicReplication::Fixed(plan.replication as i32);
+        let topic = NewTopic::new(&self.topic, plan.partitions as i32, replication).set("min.insync.replicas", &min_insync);
+        let options = AdminOptions::new().operation_timeout(Some(limit)).request_timeout(Some(limit));
+        let answers = wait_for(admin.create_topics([&topic], &options));
+        for answer in answers.map_err(|error| self.refused("CREATE", error.to_string()))? {
+            match answer {
+                // Another router was a moment faster.
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((_, code)) => return Err(self.refused("CREATE", code.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
+        self.client.create()
+    }
+
+    fn refused(&self, operation: &'static str, why: String) -> TopicError {
+        TopicError::Refused { name: self.topic.clone(), operation, why }
+    }
+}
+
+/// Waits for one future on this thread. The admin calls are futures, answered by a thread of librdkafka's wrapper; there
+/// is no runtime behind this and none is needed.
+fn wait_for<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
