@@ -1,0 +1,204 @@
+//! The engine: start, warm up, stop. Nothing here is called per trigger.
+//!
+//! [`assembly`] makes the parts; [`Router`] starts a thread per shard on them, watches them, and stops them within a
+//! limit with a report that adds up.
+
+pub mod assembly;
+mod report;
+mod run;
+#[cfg(feature = "kafka")]
+mod start;
+
+pub use assembly::{Assembly, Blueprint};
+pub use report::{Counts, Report, Stages};
+#[cfg(feature = "kafka")]
+pub use start::{Readiness, StartError};
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::MemorySum;
+use crate::ingress::Ingress;
+use crate::shard::shared::Gate;
+use crate::sink::Sink;
+use crate::state::StateDir;
+use crate::topology::{Placement, fork};
+use assembly::Common;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long after its limit `shutdown` waits for threads that were told to leave at once.
+const LEAVE_LIMIT: Duration = Duration::from_millis(800);
+
+/// A running router.
+pub struct Router<C: Clock = SystemClock> {
+    common: Arc<Common<C>>,
+    shards: Vec<JoinHandle<()>>,
+    idle_strategy: crate::shard::idle::Strategy,
+    housekeeper: Option<Housekeeper>,
+    /// Held while the router runs.
+    state: Option<StateDir>,
+    warnings: Vec<String>,
+    partitions: u32,
+    is_stopped: bool,
+}
+
+/// A thread beside the shards, and how to end it.
+struct Housekeeper {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl<C: Clock> Router<C> {
+    /// Starts a thread per shard on parts that are ready.
+    ///
+    /// # Errors
+    /// When the system gives no thread; those already started are stopped.
+    pub fn run<S: Sink + 'static>(
+        assembly: Assembly<S, C>,
+        placement: &Placement,
+        idle: crate::shard::idle::Strategy,
+    ) -> std::io::Result<Router<C>>
+    where
+        C: Sync,
+    {
+        fork::watch();
+        let partitions = assembly.common.plan.partitions;
+        let mut router = Router {
+            common: Arc::new(assembly.common),
+            shards: Vec::new(),
+            idle_strategy: idle,
+            housekeeper: None,
+            state: None,
+            warnings: placement.warning.iter().cloned().collect(),
+            partitions,
+            is_stopped: false,
+        };
+        for (index, shard) in assembly.shards.into_iter().enumerate() {
+            let waker = Arc::clone(&router.common.wakers[index]);
+            let shared = Arc::clone(&router.common.shared);
+            let cpu = placement.shards.get(index).copied();
+            let others = placement.others.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("fencepost-{index}"))
+                .spawn(move || run::shard_thread(shard, &shared, &waker, idle, cpu, &others));
+            match thread {
+                Ok(thread) => router.shards.push(thread),
+                Err(error) => {
+                    router.stop(Duration::ZERO);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(router)
+    }
+
+    /// A way in for one thread; `None` once `queue.ingresses` of them exist.
+    #[must_use]
+    pub fn ingress(&self) -> Option<Ingress<C>> {
+        self.common.ingress()
+    }
+
+    /// The counters now. While the router runs they may be off by what moves meanwhile.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts::of(&self.common)
+    }
+
+    /// How long each stage took, up to now.
+    #[must_use]
+    pub fn stages(&self) -> Stages {
+        Stages::of(&self.common)
+    }
+
+    /// The memory taken at start, line by line.
+    #[must_use]
+    pub fn memory(&self) -> &MemorySum {
+        &self.common.memory
+    }
+
+    /// The pinned partition count.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// What a person should know about how it started.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whether every thread is alive. False after a panic of a shard; submits are refused then.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.common.shared.gate() != Gate::Broken
+    }
+
+    /// How many partitions are blocked just now.
+    #[must_use]
+    pub fn blocked_partitions(&self) -> usize {
+        self.common.shared.blocked_count()
+    }
+
+    /// How the shards wait for work.
+    #[must_use]
+    pub fn idle_strategy(&self) -> crate::shard::idle::Strategy {
+        self.idle_strategy
+    }
+
+    /// Stops: refuses new triggers, delivers what was accepted for as long as `limit`, and returns at the latest a second
+    /// after it. What is not settled then is named in the report as `in_flight` and `in_rings`: nothing durable has it.
+    #[must_use = "the report says whether everything was delivered"]
+    pub fn shutdown(mut self, limit: Duration) -> Report {
+        self.stop(limit)
+    }
+
+    fn stop(&mut self, limit: Duration) -> Report {
+        self.is_stopped = true;
+        let deadline = Instant::now() + limit;
+        self.common.shared.close(Gate::Stopping);
+        self.wait_for_shards(deadline);
+        self.common.shared.abort();
+        self.wait_for_shards(Instant::now() + LEAVE_LIMIT);
+        let mut lost_shards = Vec::new();
+        for (index, shard) in self.shards.drain(..).enumerate() {
+            // A thread that hangs in the client library is left behind; the process outlives it or ends with it.
+            if !shard.is_finished() || shard.join().is_err() {
+                lost_shards.push(index as u16);
+            }
+        }
+        if let Some(housekeeper) = self.housekeeper.take() {
+            // Release, partner: the Acquire in its loop.
+            housekeeper.stop.store(true, Ordering::Release);
+            housekeeper.thread.thread().unpark();
+            if housekeeper.thread.is_finished() && housekeeper.thread.join().is_err() {
+                log::error!("the housekeeping thread panicked");
+            }
+        }
+        self.state = None;
+        Report { counts: self.counts(), stages: self.stages(), lost_shards }
+    }
+
+    fn wait_for_shards(&self, deadline: Instant) {
+        while !self.shards.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+            for waker in &self.common.wakers {
+                waker.wake();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl<C: Clock> Drop for Router<C> {
+    /// A router that is dropped without `shutdown` delivers for a second what it has, and says what it lost.
+    fn drop(&mut self) {
+        if self.is_stopped {
+            return;
+        }
+        let report = self.stop(Duration::from_secs(1));
+        if report.counts.unsettled() > 0 {
+            log::error!("a router was dropped without shutdown, {} triggers are lost", report.counts.unsettled());
+        }
+    }
+}
