@@ -5,4 +5,7 @@
 pub mod clock;
 pub mod units;
 // -- data
+pub mod hlc;
+pub mod partition;
 pub mod trigger;
+pub mod wire;
