@@ -5,6 +5,8 @@
 pub mod clock;
 pub mod units;
 // -- data
+pub mod hlc;
+pub mod partition;
 pub mod trigger;
 // -- mechanisms: they never see one another
 pub mod metrics;

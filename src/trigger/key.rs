@@ -2,11 +2,12 @@
 //! length-prefixed, never joined by a separator: `a:b`+`c` and `a`+`b:c` are different keys.
 
 use super::State;
+use super::rules::ID_BYTES;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
-/// The most bytes [`Key::write_to`] takes: two ids of 256 bytes, their lengths, the state and the second.
-pub const KEY_BYTES_MAX: usize = 2 + 256 + 2 + 256 + 1 + 8;
+/// The most bytes [`Key::write_to`] takes: two ids of the longest kind, their lengths, the state and the second.
+pub const KEY_BYTES_MAX: usize = 2 + *ID_BYTES.end() + 2 + *ID_BYTES.end() + 1 + 8;
 
 /// What makes two triggers "the same".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,4 +99,95 @@ fn escape(out: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldhash::fast::FixedState;
+    use proptest::prelude::*;
+
+    fn key<'a>(device: &'a str, fence: &'a str, state: State, event_second: i64) -> Key<'a> {
+        Key { device_id: device.as_bytes(), fence_id: fence.as_bytes(), state, event_second }
+    }
+
+    fn stored(key: &Key<'_>) -> Vec<u8> {
+        let mut place = vec![0xee; KEY_BYTES_MAX];
+        let len = key.write_to(&mut place);
+        assert!(place[len..].iter().all(|&byte| byte == 0xee), "wrote past its own length");
+        place.truncate(len);
+        place
+    }
+
+    #[test]
+    fn the_stored_form_byte_for_byte() {
+        let key = key("d:1", "f", State::Exit, 0x0102_0304);
+        assert_eq!(stored(&key), b"\x03\0d:1\x01\0f\x02\x04\x03\x02\x01\0\0\0\0");
+        assert_eq!(key.stored_len(), 17);
+    }
+
+    #[test]
+    fn the_longest_key_fills_the_limit() {
+        let id = "x".repeat(256);
+        assert_eq!(KEY_BYTES_MAX, 525);
+        assert_eq!(key(&id, &id, State::Dwell, i64::MAX).stored_len(), KEY_BYTES_MAX);
+    }
+
+    #[test]
+    fn where_one_id_ends_matters() {
+        let hasher = FixedState::with_seed(1);
+        for ((device, fence), (other_device, other_fence)) in [
+            (("a:b", "c"), ("a", "b:c")),
+            (("ab", ""), ("a", "b")),
+            (("", "ab"), ("ab", "")),
+            (("a\0", "b"), ("a", "\0b")),
+            (("a", "b"), ("b", "a")),
+        ] {
+            let left = key(device, fence, State::Enter, 7);
+            let right = key(other_device, other_fence, State::Enter, 7);
+            assert_ne!(left, right);
+            assert_ne!(stored(&left), stored(&right));
+            assert!(!left.is_stored_as(&stored(&right)));
+            assert_ne!(left.hash_with(&hasher), right.hash_with(&hasher), "{left:?} {right:?}");
+        }
+    }
+
+    #[test]
+    fn printed_for_people_so_that_the_parts_stay_apart() {
+        assert_eq!(key("bus-7", "zone:a", State::Enter, 12).to_string(), "bus-7/zone:a/enter/12");
+        assert_eq!(key("a/b", "50%", State::Exit, -1).to_string(), "a%2Fb/50%25/exit/-1");
+        assert_eq!(key("\0\n", "車", State::Dwell, 0).to_string(), "%00%0A/%E8%BB%8A/dwell/0");
+        assert_eq!(key("#1", "~._-", State::Dwell, 0).to_string(), "%231/~._-/dwell/0");
+    }
+
+    fn any_key() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, State, i64)> {
+        // Few letters and short ids, so that near misses are common.
+        let id = prop_oneof![
+            prop::collection::vec(prop::sample::select(b"ab:".to_vec()), 0..5),
+            prop::collection::vec(any::<u8>(), 250..257)
+        ];
+        let state = prop::sample::select(vec![State::Enter, State::Exit, State::Dwell]);
+        (id.clone(), id, state, prop_oneof![0_i64..3, any::<i64>()])
+    }
+
+    proptest! {
+        #[test]
+        fn stored_forms_are_equal_exactly_when_the_keys_are(left in any_key(), right in any_key()) {
+            let [left, right] = [&left, &right]
+                .map(|(device, fence, state, second)| Key { device_id: device, fence_id: fence, state: *state, event_second: *second });
+            prop_assert!(left.is_stored_as(&stored(&left)));
+            prop_assert_eq!(left == right, stored(&left) == stored(&right));
+            prop_assert_eq!(left == right, left.is_stored_as(&stored(&right)));
+            if left == right {
+                let hasher = FixedState::with_seed(1);
+                prop_assert_eq!(left.hash_with(&hasher), right.hash_with(&hasher));
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_taken_for_a_key_they_do_not_hold(bytes in prop::collection::vec(any::<u8>(), 0..40), key in any_key()) {
+            let key = Key { device_id: &key.0, fence_id: &key.1, state: key.2, event_second: key.3 };
+            prop_assert_eq!(key.is_stored_as(&bytes), stored(&key) == bytes);
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod key;
 pub mod rules;
 
 pub use key::{KEY_BYTES_MAX, Key};
-pub use rules::{Reason, Rules};
+pub use rules::{Reason, Rules, Unit};
 
 /// What the device did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,6 +144,73 @@ impl Priority {
             Priority::Low => "low",
             Priority::Normal => "normal",
             Priority::High => "high",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::UnixMs;
+
+    #[test]
+    fn numbers_and_names_go_both_ways() {
+        for state in [State::Enter, State::Exit, State::Dwell] {
+            assert_eq!(State::from_number(state as u8), Some(state));
+        }
+        for priority in [Priority::Low, Priority::Normal, Priority::High] {
+            assert_eq!(Priority::from_number(priority as u8), Some(priority));
+        }
+        for number in [0, 4, 255] {
+            assert_eq!(State::from_number(number), None);
+            assert_eq!(Priority::from_number(number), None);
+        }
+        assert_eq!([State::Enter, State::Exit, State::Dwell].map(State::name), ["enter", "exit", "dwell"]);
+        assert_eq!([Priority::Low, Priority::Normal, Priority::High].map(Priority::name), ["low", "normal", "high"]);
+        assert!(Priority::Low < Priority::Normal && Priority::Normal < Priority::High);
+    }
+
+    /// Every id that is text of 1 to 256 bytes is taken as it is, whatever it holds; anything else has its own reason.
+    #[test]
+    fn hostile_ids_are_kept_byte_for_byte_or_refused_by_name() {
+        let now = UnixMs(1_772_000_000_000);
+        let longest = "\u{1f69a}".repeat(64);
+        assert_eq!(longest.len(), 256);
+        for id in ["\0", "a\0b", ":", "a:b", "#", "veh#3", " ", "\n", "車両-12", "сяй", &longest] {
+            for (device, fence) in [(id, "f"), ("d", id), (id, id)] {
+                let trigger = Trigger::from_bytes(device.as_bytes(), fence.as_bytes(), State::Enter, now.0).unwrap();
+                assert_eq!(trigger.device_id.as_bytes(), device.as_bytes());
+                assert_eq!(trigger.fence_id.as_bytes(), fence.as_bytes());
+                assert_eq!(rules::check(&trigger, now, &Rules::default()), Ok(()), "{device:?} {fence:?}");
+            }
+        }
+        let too_long = [b'x'; 257];
+        let device = Trigger::from_bytes(&too_long, b"f", State::Enter, now.0).unwrap();
+        assert_eq!(rules::check(&device, now, &Rules::default()), Err(Reason::DeviceIdTooLong { len: 257 }));
+        let fence = Trigger::from_bytes(b"d", &too_long, State::Enter, now.0).unwrap();
+        assert_eq!(rules::check(&fence, now, &Rules::default()), Err(Reason::FenceIdTooLong { len: 257 }));
+        for (broken, valid_up_to) in [
+            (&b"\xff"[..], 0),
+            (b"ab\xc3", 2),         // a character cut off
+            (b"ok\xed\xa0\x80", 2), // half of a surrogate pair
+            (b"\xc0\x80", 0),       // NUL in two bytes
+            (b"abc\xf5\x80\x80\x80", 3),
+        ] {
+            assert_eq!(
+                Trigger::from_bytes(broken, b"f", State::Enter, now.0),
+                Err(Reason::DeviceIdNotUtf8 { valid_up_to })
+            );
+            assert_eq!(
+                Trigger::from_bytes(b"d", broken, State::Enter, now.0),
+                Err(Reason::FenceIdNotUtf8 { valid_up_to })
+            );
+        }
+    }
+
+    #[test]
+    fn the_key_takes_whole_seconds_rounded_down() {
+        for (ms, second) in [(0, 0), (999, 0), (1_000, 1), (1_999, 1), (-1, -1), (-1_000, -1), (-1_001, -2)] {
+            assert_eq!(Trigger::new("d", "f", State::Enter, ms).key().event_second, second, "{ms} ms");
         }
     }
 }
