@@ -5,8 +5,6 @@
 pub mod clock;
 pub mod units;
 // -- data
-pub mod hlc;
-pub mod partition;
 pub mod trigger;
 // -- mechanisms: they never see one another
 pub mod metrics;
