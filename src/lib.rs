@@ -5,4 +5,5 @@
 pub mod clock;
 pub mod units;
 // -- data
+pub mod config;
 pub mod trigger;
