@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod units;
 // -- data
+pub mod config;
 pub mod trigger;
 // -- mechanisms: they never see one another
 pub mod metrics;

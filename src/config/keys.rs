@@ -1,0 +1,679 @@
+//! Every key, in one table: name, kind, bounds, what it does. The reader of the file, the checks, the suggestions for
+//! unknown keys, `docs/config.md` and the tests all come from it; a test proves that it and the structs agree.
+
+use super::error::Problem;
+use super::words::{DivertPolicy, Idle, RecordTime, RouteFormat, RouteSource};
+use super::{AgeLimit, Config, Pin, span};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+use toml::de::DeValue;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const DAY: u64 = 86_400_000;
+
+/// A router's id, in bytes: it travels in every frame.
+pub const ROUTER_ID_BYTES: RangeInclusive<usize> = 1..=32;
+/// A topic's name, in bytes. Kafka's own rule.
+pub const TOPIC_NAME_BYTES: RangeInclusive<usize> = 1..=249;
+/// Partitions of the topic.
+pub const PARTITIONS: RangeInclusive<u64> = 1..=10_000;
+/// Partitions of a topic that is created without a number in the config.
+pub const PARTITIONS_CREATED: u32 = 24;
+/// Replicas of a partition; Kafka counts them in 16 bits.
+pub const REPLICATION: RangeInclusive<u64> = 1..=32_767;
+/// Shards: each is one thread.
+pub const SHARDS: RangeInclusive<u64> = 1..=64;
+/// Kernel numbers of CPUs; Linux is built for at most 8,192.
+pub const CPU_IDS: RangeInclusive<u64> = 0..=8_191;
+/// Triggers a shard takes from one ring in one turn.
+pub const TURN_BATCH: RangeInclusive<u64> = 1..=16_384;
+/// Triggers of one ingress's queue.
+pub const QUEUE_CAPACITY: RangeInclusive<u64> = 64..=16_777_216;
+/// Ingresses of a router.
+pub const QUEUE_INGRESSES: RangeInclusive<u64> = 1..=256;
+/// Shares of a ring.
+pub const QUEUE_RATIO: RangeInclusive<f64> = 0.01..=1.0;
+/// Ring bytes per trigger of capacity.
+pub const QUEUE_BYTES_PER_TRIGGER: RangeInclusive<u64> = 64..=4_096;
+/// Unsettled seqs of an ingress; a power of two, since it is indexed by masking.
+pub const SETTLE_WINDOW: RangeInclusive<u64> = 1_024..=67_108_864;
+/// How long a key is remembered.
+pub const DEDUP_TTL: RangeInclusive<Duration> = ms(100)..=ms(DAY);
+/// Keys remembered over all shards.
+pub const DEDUP_CAPACITY: RangeInclusive<u64> = 1_024..=268_435_456;
+/// Arena bytes per key of capacity.
+pub const DEDUP_BYTES_PER_KEY: RangeInclusive<u64> = 32..=1_024;
+/// In-flight frames of one partition.
+pub const INFLIGHT_PARTITION: RangeInclusive<u64> = 1..=1_048_576;
+/// In-flight frames over all shards.
+pub const INFLIGHT_TOTAL: RangeInclusive<u64> = 1..=16_777_216;
+/// Waiting frames over all shards.
+pub const INFLIGHT_WAITING: RangeInclusive<u64> = 1..=16_777_216;
+/// Arena bytes per in-flight or waiting frame.
+pub const INFLIGHT_BYTES_PER_FRAME: RangeInclusive<u64> = 64..=4_096;
+/// When an ack is late.
+pub const PUBLISH_TIMEOUT: RangeInclusive<Duration> = ms(1)..=ms(60_000);
+/// When a partition without progress counts as stalled.
+pub const BREAKER_GRACE: RangeInclusive<Duration> = ms(10)..=ms(600_000);
+/// How far ahead an event may be.
+pub const TIME_FUTURE_LIMIT: RangeInclusive<Duration> = ms(1_000)..=ms(365 * DAY);
+/// How old an event may be.
+pub const TIME_PAST_LIMIT: RangeInclusive<Duration> = ms(1_000)..=ms(3_650 * DAY);
+/// How long a start may take.
+pub const START_TIMEOUT: RangeInclusive<Duration> = ms(100)..=ms(3_600_000);
+/// How long a stop may take.
+pub const SHUTDOWN_LIMIT: RangeInclusive<Duration> = ms(1)..=ms(3_600_000);
+/// A line or frame of a source, in bytes.
+pub const ROUTE_LINE_BYTES: RangeInclusive<u64> = 1_024..=16_777_216;
+/// Connections of a socket source.
+pub const ROUTE_CONNECTIONS: RangeInclusive<u64> = 1..=4_096;
+/// A path in bytes; Linux takes 4,095.
+pub const PATH_BYTES: RangeInclusive<usize> = 1..=4_095;
+
+/// What a key's value may be.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Bool,
+    Whole(RangeInclusive<u64>),
+    PowerOfTwo(RangeInclusive<u64>),
+    Ratio(RangeInclusive<f64>),
+    Span(RangeInclusive<Duration>),
+    /// A span, or `"off"`.
+    SpanOrOff(RangeInclusive<Duration>),
+    Word(&'static [&'static str]),
+    Text(RangeInclusive<usize>),
+    TopicName,
+    Path,
+    /// IP address and port.
+    Socket,
+    /// `host:port`, with commas between.
+    Addresses,
+    /// `"none"` or a list of CPUs.
+    Pin,
+    /// The free table of client properties; it has its own list.
+    Properties,
+}
+
+/// A value as it was read from a file, or as it stands in a [`Config`].
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Unset,
+    Bool(bool),
+    /// Wider than any key, so that one too great or negative is refused by its range.
+    Whole(i128),
+    Ratio(f64),
+    Span(Duration),
+    Text(String),
+    Cpus(Vec<i128>),
+    /// Not printed here.
+    Properties,
+}
+
+/// One key.
+pub(super) struct Key {
+    /// Table and key, dotted.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What an unset key means; empty where it has a plain default.
+    pub(super) unset: &'static str,
+    pub(super) what: &'static str,
+    /// What to do when the value is refused.
+    pub(super) fix: &'static str,
+    /// Where the rule comes from.
+    pub(super) rule: &'static str,
+    /// The value in a config.
+    pub(super) get: fn(&Config) -> Value,
+}
+
+/// One table, in the order of the reference.
+pub(super) static TABLES: &[(&str, &str)] = &[
+    ("router", "Who this router is."),
+    ("topic", "Where the triggers go."),
+    ("kafka", "How the cluster is reached. What the client library may be told stands in `[kafka.properties]`."),
+    ("engine", "The shards: one thread each, which owns its partitions alone."),
+    ("queue", "What waits between a caller and the shards, for each ingress."),
+    ("settle", "What an ingress may have accepted and not yet settled."),
+    ("dedup", "The window in which a repeat is collapsed."),
+    ("inflight", "What is at the client library, or waits for a place there."),
+    ("publish", "When an ack is late."),
+    ("breaker", "When a partition counts as stalled."),
+    ("divert", "What happens to the triggers of a stalled partition."),
+    (
+        "time",
+        "Which event times are believable. A breach is refused at submit: it catches seconds or microseconds \
+              that were sent as milliseconds.",
+    ),
+    ("state", "What outlives the process."),
+    ("start", "When the router is ready."),
+    ("shutdown", "How long a stop may take."),
+    ("route", "The source of `fencepost route`; an embedded router reads nothing of it."),
+];
+
+macro_rules! key {
+    ($name:literal, $kind:expr, unset: $unset:literal, $what:literal, fix: $fix:literal, rule: $rule:literal, $get:expr) => {
+        Key { name: $name, kind: $kind, unset: $unset, what: $what, fix: $fix, rule: $rule, get: $get }
+    };
+    ($name:literal, $kind:expr, $what:literal, fix: $fix:literal, rule: $rule:literal, $get:expr) => {
+        key!($name, $kind, unset: "", $what, fix: $fix, rule: $rule, $get)
+    };
+}
+
+fn whole(number: impl TryInto<i128>) -> Value {
+    Value::Whole(number.try_into().ok().expect("every key's number fits 128 bits"))
+}
+
+fn text(text: &Option<String>) -> Value {
+    text.clone().map_or(Value::Unset, Value::Text)
+}
+
+fn word(word: &str) -> Value {
+    Value::Text(word.to_owned())
+}
+
+fn path(path: &Option<std::path::PathBuf>) -> Value {
+    path.as_deref().map_or(Value::Unset, |path: &Path| Value::Text(path.to_string_lossy().into_owned()))
+}
+
+/// Every key, in the order of the reference.
+pub(super) static KEYS: &[Key] = &[
+    key!("router.id", Kind::Text(ROUTER_ID_BYTES),
+        unset: "made at the first start and kept in `state.dir`; without one, new at each start",
+        "Names this router in every frame, so that a reader can tell the routers of a topic apart.",
+        fix: "choose a short name, such as \"edge-7\"",
+        rule: "it travels in every frame",
+        |config| text(&config.router.id)),
+    key!("topic.name", Kind::TopicName,
+        "The topic that the triggers go to.",
+        fix: "choose another name",
+        rule: "Kafka's rule for topic names",
+        |config| Value::Text(config.topic.name.clone())),
+    key!("topic.partitions", Kind::Whole(PARTITIONS),
+        unset: "as many as the topic has; a topic that `topic.create` makes gets 24",
+        "The number of partitions, pinned: a topic with fewer is refused, and later ones are not used, since another \
+         number would move devices between partitions and break their order.",
+        fix: "give the number that the topic has (or shall have)",
+        rule: "order per device",
+        |config| config.topic.partitions.map_or(Value::Unset, whole)),
+    key!("topic.create", Kind::Bool,
+        "Makes the topic before use when it is not there.",
+        fix: "write true or false",
+        rule: "automatic creation by a broker gives a wrong number of partitions",
+        |config| Value::Bool(config.topic.create)),
+    key!("topic.replication", Kind::Whole(REPLICATION),
+        "Replicas of each partition of a topic that `topic.create` makes.",
+        fix: "3 survives the loss of a broker; a cluster of one broker can have 1",
+        rule: "Kafka counts replicas in 16 bits",
+        |config| whole(config.topic.replication)),
+    key!("topic.min_insync_replicas", Kind::Whole(REPLICATION),
+        "Replicas that must have a record before it is acked, on a topic that `topic.create` makes.",
+        fix: "2 with a replication of 3 is a good start",
+        rule: "the topic's `min.insync.replicas`",
+        |config| whole(config.topic.min_insync_replicas)),
+    key!("kafka.bootstrap", Kind::Addresses,
+        unset: "none; needed to publish to Kafka",
+        "Brokers to ask first, as `host:port` with commas between.",
+        fix: "write it like \"broker-1:9092,broker-2:9092\" (an IPv6 address in brackets: \"[::1]:9092\")",
+        rule: "the client's `bootstrap.servers`",
+        |config| text(&config.kafka.bootstrap)),
+    key!("kafka.record_time", Kind::Word(RecordTime::NAMES),
+        "The timestamp of a record. `accepted` is when the router took the trigger, so that retention by time does \
+         not delete a late device's triggers at once; `event` is when it happened.",
+        fix: "write \"accepted\" unless a consumer needs event time",
+        rule: "retention by time reads the record's timestamp",
+        |config| word(config.kafka.record_time.name())),
+    key!("kafka.properties", Kind::Properties,
+        unset: "see below",
+        "Properties of the client library, from a closed list.",
+        fix: "write a table [kafka.properties] with one property a line",
+        rule: "what decides order, delivery and memory is the router's own",
+        |_| Value::Properties),
+    key!("engine.shards", Kind::Whole(SHARDS),
+        "Threads that own the partitions: partition `p` belongs to shard `p % shards`.",
+        fix: "one per physical core is a good start",
+        rule: "one thread each",
+        |config| whole(config.engine.shards)),
+    key!("engine.pin", Kind::Pin,
+    "Kernel numbers of the CPUs that the shards are pinned to, one a shard; or `none`.",
+    fix: "write \"none\", or one CPU for each shard, such as [2, 3]",
+    rule: "a pinned shard keeps its caches",
+    |config| match &config.engine.pin {
+        Pin::None => word("none"),
+        Pin::Cpus(cpus) => Value::Cpus(cpus.iter().map(|&cpu| i128::from(cpu)).collect()),
+    }),
+    key!("engine.idle", Kind::Word(Idle::NAMES),
+        "What a shard does when it has nothing to do: `spin` burns its core and answers at once, `yield` lets others \
+         run first, `park` sleeps until it is woken.",
+        fix: "write \"park\", or \"spin\" where the shards have cores of their own",
+        rule: "latency against the core's time",
+        |config| word(config.engine.idle.name())),
+    key!("engine.turn_batch", Kind::Whole(TURN_BATCH),
+        "Triggers that a shard takes from one ring before it looks at the next and at the acks.",
+        fix: "256 is a good start; less is fairer, more is faster",
+        rule: "no ring starves another",
+        |config| whole(config.engine.turn_batch)),
+    key!("queue.capacity", Kind::Whole(QUEUE_CAPACITY),
+        "Triggers that one ingress can hold, split evenly over its rings (one a shard).",
+        fix: "two seconds of the peak rate is a good start",
+        rule: "memory is sized at start",
+        |config| whole(config.queue.capacity as u64)),
+    key!("queue.ingresses", Kind::Whole(QUEUE_INGRESSES),
+        "How many ingresses there may be; each evaluator thread needs one.",
+        fix: "give the number of threads that submit",
+        rule: "memory is sized at start",
+        |config| whole(config.queue.ingresses as u64)),
+    key!("queue.pause_ratio", Kind::Ratio(QUEUE_RATIO),
+        "From this share of a ring on, an accepted trigger is answered with `SlowDown`.",
+        fix: "0.7 is a good start",
+        rule: "a caller that can wait should, before anything is shed",
+        |config| Value::Ratio(config.queue.pause_ratio)),
+    key!("queue.low_shed_ratio", Kind::Ratio(QUEUE_RATIO),
+        "From this share of a ring on, a trigger of low priority is shed.",
+        fix: "0.8 is a good start",
+        rule: "low priority goes first",
+        |config| Value::Ratio(config.queue.low_shed_ratio)),
+    key!("queue.shed_ratio", Kind::Ratio(QUEUE_RATIO),
+        "From this share of a ring on, a trigger of normal priority is shed; one of high priority only when the ring \
+         is full.",
+        fix: "0.9 is a good start",
+        rule: "room is kept for high priority",
+        |config| Value::Ratio(config.queue.shed_ratio)),
+    key!("queue.bytes_per_trigger", Kind::Whole(QUEUE_BYTES_PER_TRIGGER),
+        "Ring bytes for each trigger of `queue.capacity`. A ring counts as full when its triggers or its bytes are.",
+        fix: "take the mean size of ids and attributes together, and 48 more",
+        rule: "memory is sized at start",
+        |config| whole(config.queue.bytes_per_trigger as u64)),
+    key!("settle.window", Kind::PowerOfTwo(SETTLE_WINDOW),
+        "Triggers of one ingress that may be accepted and not settled; beyond it, submit sheds.",
+        fix: "take the next power of two",
+        rule: "memory stays bounded behind a watermark that stands still; indexed by masking",
+        |config| whole(config.settle.window as u64)),
+    key!("dedup.ttl", Kind::Span(DEDUP_TTL),
+        "How long a key is remembered, from its first acceptance; a repeat does not extend it.",
+        fix: "10s is a good start; longer needs dedup.capacity to grow with it",
+        rule: "the longest time after which an evaluator repeats itself",
+        |config| Value::Span(config.dedup.ttl)),
+    key!("dedup.capacity", Kind::Whole(DEDUP_CAPACITY),
+        "Keys that are remembered, over all shards. At capacity the oldest settled key goes first, and is counted.",
+        fix: "twice the peak rate times dedup.ttl is a good start",
+        rule: "memory is sized at start",
+        |config| whole(config.dedup.capacity as u64)),
+    key!("dedup.bytes_per_key", Kind::Whole(DEDUP_BYTES_PER_KEY),
+        "Arena bytes for each key of `dedup.capacity`: both ids and 13 more, rounded up.",
+        fix: "take the mean length of a device id and a fence id together, and 32 more",
+        rule: "the whole key is stored and compared, so that a hash collision drops nothing",
+        |config| whole(config.dedup.bytes_per_key as u64)),
+    key!("inflight.partition", Kind::Whole(INFLIGHT_PARTITION),
+        "Frames of one partition that may be at the client without an ack; meant to be the partition's peak rate \
+         times `breaker.grace`, so that a leader election sheds nothing.",
+        fix: "take the peak rate of a partition times breaker.grace",
+        rule: "one stalled partition must not take every place",
+        |config| whole(config.inflight.partition as u64)),
+    key!("inflight.total", Kind::Whole(INFLIGHT_TOTAL),
+        "Frames at the client without an ack, over all shards and split evenly over them.",
+        fix: "several times inflight.partition for each shard is a good start",
+        rule: "memory is sized at start",
+        |config| whole(config.inflight.total as u64)),
+    key!("inflight.waiting", Kind::Whole(INFLIGHT_WAITING),
+        "Accepted triggers that may wait in the shards behind a full window, over all shards and split evenly.",
+        fix: "half of inflight.total is a good start",
+        rule: "what was accepted is kept, in order, within sized memory",
+        |config| whole(config.inflight.waiting as u64)),
+    key!("inflight.bytes_per_frame", Kind::Whole(INFLIGHT_BYTES_PER_FRAME),
+        "Arena bytes for each frame in flight or waiting.",
+        fix: "take the mean size of ids and attributes together, and 96 more",
+        rule: "memory is sized at start",
+        |config| whole(config.inflight.bytes_per_frame as u64)),
+    key!("publish.timeout", Kind::Span(PUBLISH_TIMEOUT),
+        "An ack that comes later than this after its produce counts as late. The trigger stays in flight.",
+        fix: "25ms is the delivery budget's share; set it above linger.ms and a round trip to the brokers",
+        rule: "the delivery budget of 40 ms from submit to consumer",
+        |config| Value::Span(config.publish.timeout)),
+    key!("breaker.grace", Kind::Span(BREAKER_GRACE),
+        "A partition with triggers in flight and no progress for this long opens its breaker.",
+        fix: "1s rides out an ordinary leader election",
+        rule: "an ordinary leader election takes less than a second",
+        |config| Value::Span(config.breaker.grace)),
+    key!("divert.policy", Kind::Word(DivertPolicy::NAMES),
+        "`refuse`: submit sheds the triggers of a stalled partition, and what was accepted waits in flight.",
+        fix: "write \"refuse\"; spilling to disk and dead letters are not yet in this version",
+        rule: "blocked is not lost",
+        |config| word(config.divert.policy.name())),
+    key!("time.future_limit", Kind::Span(TIME_FUTURE_LIMIT),
+        "How far ahead of the router's clock an event time may be.",
+        fix: "5m is a good start: more than a device's clock is off",
+        rule: "event times are Unix milliseconds",
+        |config| Value::Span(config.time.future_limit)),
+    key!("time.past_limit", Kind::SpanOrOff(TIME_PAST_LIMIT),
+    unset: "`\"7d\"`; `\"off\"` for a file or standard input",
+    "How old an event time may be; `off` takes any age.",
+    fix: "write a span such as \"7d\", or \"off\" to replay old events",
+    rule: "event times are Unix milliseconds; files hold old ones",
+    |config| match config.time.past_limit {
+        None => Value::Unset,
+        Some(AgeLimit::Off) => word("off"),
+        Some(AgeLimit::Span(span)) => Value::Span(span),
+    }),
+    key!("state.dir", Kind::Path,
+        unset: "none: nothing outlives the process",
+        "Directory for the router's id, the pinned number of partitions, and the progress of a file source.",
+        fix: "give a directory that this user may write, such as \"/var/lib/fencepost\"",
+        rule: "the length of a path on Linux",
+        |config| path(&config.state.dir)),
+    key!("start.require_broker", Kind::Bool,
+        "Whether start waits for every partition's leader. With `false` it also starts while the cluster is away.",
+        fix: "write true or false",
+        rule: "a cold client keeps its first triggers waiting for up to a second",
+        |config| Value::Bool(config.start.require_broker)),
+    key!("start.timeout", Kind::Span(START_TIMEOUT),
+        "How long start waits for the cluster before it fails.",
+        fix: "30s is a good start",
+        rule: "a supervisor must get an answer",
+        |config| Value::Span(config.start.timeout)),
+    key!("shutdown.limit", Kind::Span(SHUTDOWN_LIMIT),
+        "How long a stop waits for what is in flight; it returns at most one second later, with a report that adds up.",
+        fix: "take less than your supervisor's patience; 30s is a good start",
+        rule: "a supervisor kills what does not stop",
+        |config| Value::Span(config.shutdown.limit)),
+    key!("route.source", Kind::Word(RouteSource::NAMES),
+        unset: "`\"stdin\"` in `fencepost route`",
+        "Where triggers come from: standard input, a file, a unix socket, or TCP.",
+        fix: "write one of them",
+        rule: "the sources of this version",
+        |config| config.route.source.map_or(Value::Unset, |source| word(source.name()))),
+    key!("route.format", Kind::Word(RouteFormat::NAMES),
+        "`ndjson`: one JSON object a line; `frames`: protobuf with its length before it.",
+        fix: "write \"ndjson\" unless the peer sends frames",
+        rule: "the formats of this version",
+        |config| word(config.route.format.name())),
+    key!("route.path", Kind::Path,
+        unset: "none; needed by `file` and `unix`",
+        "The file to read, or the unix socket to listen on (made with mode 0600).",
+        fix: "give a path",
+        rule: "the length of a path on Linux",
+        |config| path(&config.route.path)),
+    key!("route.listen", Kind::Socket,
+        "IP address and port that the `tcp` source listens on.",
+        fix: "write it like \"127.0.0.1:9465\", or \"127.0.0.1:0\" for any free port",
+        rule: "one above the metrics' port",
+        |config| Value::Text(config.route.listen.to_string())),
+    key!("route.allow_remote", Kind::Bool,
+        "Lets `route.listen` be an address that other hosts reach. There is no login and no encryption.",
+        fix: "write true or false",
+        rule: "whoever reaches the port can publish",
+        |config| Value::Bool(config.route.allow_remote)),
+    key!("route.line_bytes_max", Kind::Whole(ROUTE_LINE_BYTES),
+        "The longest line or frame of a source; a longer one is malformed input.",
+        fix: "65536 holds any trigger many times over",
+        rule: "a peer must not make the router grow",
+        |config| whole(config.route.line_bytes_max as u64)),
+    key!("route.connections_max", Kind::Whole(ROUTE_CONNECTIONS),
+        "Connections that a socket source holds at once; one more is closed at once.",
+        fix: "give the number of peers, and a few more for reconnects",
+        rule: "a peer must not make the router grow",
+        |config| whole(config.route.connections_max as u64)),
+    key!("route.resume", Kind::Bool,
+        "A file source goes on after its last settled line.",
+        fix: "write true or false",
+        rule: "the progress is kept in `state.dir`",
+        |config| Value::Bool(config.route.resume)),
+];
+
+impl Kind {
+    /// What is allowed, as printed in messages and in the reference.
+    pub(super) fn allowed(&self) -> String {
+        let spans = |range: &RangeInclusive<Duration>| {
+            format!("\"{}\"..=\"{}\"", span::print(*range.start()), span::print(*range.end()))
+        };
+        let words = |words: &[&str]| words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or ");
+        match self {
+            Kind::Bool => "true or false".to_owned(),
+            Kind::Whole(range) => format!("{}..={}", range.start(), range.end()),
+            Kind::PowerOfTwo(range) => format!("a power of two in {}..={}", range.start(), range.end()),
+            Kind::Ratio(range) => format!("{}..={}", range.start(), range.end()),
+            Kind::Span(range) => spans(range),
+            Kind::SpanOrOff(range) => format!("\"off\" or {}", spans(range)),
+            Kind::Word(allowed) => words(allowed),
+            Kind::Text(bytes) => {
+                format!("text of {} to {} bytes without control characters", bytes.start(), bytes.end())
+            }
+            Kind::TopicName => format!(
+                "{} to {} of a-z, A-Z, 0-9, '.', '_', '-', but not \".\" or \"..\"",
+                TOPIC_NAME_BYTES.start(),
+                TOPIC_NAME_BYTES.end()
+            ),
+            Kind::Path => format!("a path of {} to {} bytes", PATH_BYTES.start(), PATH_BYTES.end()),
+            Kind::Socket => "an IP address and a port".to_owned(),
+            Kind::Addresses => "host:port, with commas between".to_owned(),
+            Kind::Pin => {
+                format!("\"none\" or a list of different CPUs in {}..={}", CPU_IDS.start(), CPU_IDS.end())
+            }
+            Kind::Properties => "a table of client properties".to_owned(),
+        }
+    }
+
+    /// The type's name in the reference.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Kind::Bool => "true or false",
+            Kind::Whole(_) | Kind::PowerOfTwo(_) => "whole number",
+            Kind::Ratio(_) => "number",
+            Kind::Span(_) | Kind::SpanOrOff(_) => "span of time",
+            Kind::Word(_) => "word",
+            Kind::Text(_) | Kind::TopicName | Kind::Path | Kind::Socket | Kind::Addresses => "text",
+            Kind::Pin => "word or list",
+            Kind::Properties => "table",
+        }
+    }
+
+    /// Whether `value` is inside the bounds. `Unset` always is.
+    pub(super) fn holds(&self, value: &Value) -> bool {
+        let in_range = |range: &RangeInclusive<u64>, number: i128| {
+            (i128::from(*range.start())..=i128::from(*range.end())).contains(&number)
+        };
+        match (self, value) {
+            (_, Value::Unset) | (Kind::Bool, Value::Bool(_)) | (Kind::Properties, Value::Properties) => true,
+            (Kind::Whole(range), Value::Whole(number)) => in_range(range, *number),
+            (Kind::PowerOfTwo(range), Value::Whole(number)) => in_range(range, *number) && number.count_ones() == 1,
+            (Kind::Ratio(range), Value::Ratio(ratio)) => range.contains(ratio),
+            (Kind::Span(range) | Kind::SpanOrOff(range), Value::Span(span)) => range.contains(span),
+            (Kind::SpanOrOff(_), Value::Text(word)) => word == "off",
+            (Kind::Word(words), Value::Text(word)) => words.contains(&word.as_str()),
+            (Kind::Text(bytes), Value::Text(text)) => {
+                bytes.contains(&text.len()) && !text.chars().any(char::is_control)
+            }
+            (Kind::TopicName, Value::Text(name)) => {
+                TOPIC_NAME_BYTES.contains(&name.len())
+                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+                    && name != "."
+                    && name != ".."
+            }
+            (Kind::Path, Value::Text(path)) => PATH_BYTES.contains(&path.len()) && !path.contains('\0'),
+            (Kind::Socket, Value::Text(address)) => address.parse::<std::net::SocketAddr>().is_ok(),
+            (Kind::Addresses, Value::Text(list)) => list.split(',').all(|address| is_host_and_port(address.trim())),
+            (Kind::Pin, Value::Text(word)) => word == "none",
+            (Kind::Pin, Value::Cpus(cpus)) => {
+                !cpus.is_empty()
+                    && cpus
+                        .iter()
+                        .enumerate()
+                        .all(|(index, cpu)| in_range(&CPU_IDS, *cpu) && !cpus[..index].contains(cpu))
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads a value of the file; `Err` when it has another type. Bounds are checked by [`Kind::holds`].
+    pub(super) fn read(&self, value: &DeValue<'_>) -> Result<Value, &'static str> {
+        let wrong = Err(type_of(value));
+        Ok(match (self, value) {
+            (Kind::Bool, DeValue::Boolean(flag)) => Value::Bool(*flag),
+            (Kind::Whole(_) | Kind::PowerOfTwo(_), DeValue::Integer(number)) => Value::Whole(whole_of(number)),
+            (Kind::Ratio(_), DeValue::Integer(number)) => Value::Ratio(whole_of(number) as f64),
+            // A float that does not parse is none: NaN is inside no range.
+            (Kind::Ratio(_), DeValue::Float(number)) => Value::Ratio(number.as_str().parse().unwrap_or(f64::NAN)),
+            (Kind::Span(_), DeValue::String(text)) => match span::parse(text) {
+                Some(span) => Value::Span(span),
+                None => Value::Text(text.to_string()),
+            },
+            (Kind::SpanOrOff(_), DeValue::String(text)) => match span::parse(text) {
+                Some(span) => Value::Span(span),
+                None => Value::Text(text.to_string()),
+            },
+            (
+                Kind::Word(_)
+                | Kind::Text(_)
+                | Kind::TopicName
+                | Kind::Path
+                | Kind::Socket
+                | Kind::Addresses
+                | Kind::Pin,
+                DeValue::String(text),
+            ) => Value::Text(text.to_string()),
+            (Kind::Pin, DeValue::Array(cpus)) => {
+                let mut read = Vec::new();
+                for cpu in cpus.iter() {
+                    match cpu.get_ref() {
+                        DeValue::Integer(number) => read.push(whole_of(number)),
+                        _ => return Err("a list that holds more than whole numbers"),
+                    }
+                }
+                Value::Cpus(read)
+            }
+            (Kind::Properties, DeValue::Table(_)) => Value::Properties,
+            _ => return wrong,
+        })
+    }
+}
+
+impl Key {
+    /// The problem with `value`, if it has one.
+    pub(super) fn check(&self, value: &Value) -> Option<Problem> {
+        if self.kind.holds(value) {
+            return None;
+        }
+        // Text where a span should be: the bounds are not what is wrong with it.
+        let allowed = match (&self.kind, value) {
+            (Kind::Span(_), Value::Text(_)) => span::SHAPE.to_owned(),
+            (Kind::SpanOrOff(_), Value::Text(_)) => format!("\"off\" or {}", span::SHAPE),
+            (kind, _) => kind.allowed(),
+        };
+        let (key, fix) = (self.name.to_owned(), self.fix.to_owned());
+        Some(Problem::NotAllowed { key, got: value.print(), allowed, fix })
+    }
+
+    pub(super) fn wrong_type(&self, got: &'static str) -> Problem {
+        let allowed = match &self.kind {
+            Kind::Span(_) => format!("text: {}", span::SHAPE),
+            Kind::SpanOrOff(_) => format!("text: \"off\" or {}", span::SHAPE),
+            Kind::Whole(_) | Kind::PowerOfTwo(_) | Kind::Ratio(_) => {
+                format!("a {} without quotes, {}", self.kind.type_name(), self.kind.allowed())
+            }
+            kind => kind.allowed(),
+        };
+        Problem::WrongType { key: self.name.to_owned(), got, allowed, fix: self.fix.to_owned() }
+    }
+}
+
+impl Value {
+    /// As it would stand in the file. Long text is cut, with its length.
+    pub(super) fn print(&self) -> String {
+        const SHOWN: usize = 64;
+        match self {
+            Value::Unset | Value::Properties => String::new(),
+            Value::Bool(flag) => flag.to_string(),
+            Value::Whole(number) => number.to_string(),
+            Value::Ratio(ratio) => ratio.to_string(),
+            Value::Span(span) => format!("\"{}\"", span::print(*span)),
+            Value::Text(text) if text.chars().count() > SHOWN => {
+                format!("{:?}… ({} bytes)", text.chars().take(SHOWN).collect::<String>(), text.len())
+            }
+            Value::Text(text) => format!("{text:?}"),
+            Value::Cpus(cpus) => format!("{cpus:?}"),
+        }
+    }
+}
+
+/// The key of a dotted name.
+pub(super) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The type of a value of the file, for messages.
+pub(super) fn type_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// A whole number of any length; one beyond 128 bits becomes the greatest, which no range holds.
+fn whole_of(number: &toml::de::DeInteger<'_>) -> i128 {
+    i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX)
+}
+
+/// `host:port`; an IPv6 address stands in brackets.
+fn is_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let port_holds = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let host_holds = match host.strip_prefix('[').and_then(|inside| inside.strip_suffix(']')) {
+        Some(inside) => inside.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)),
+    };
+    port_holds && host_holds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for good in ["broker:9092", "a.b-c_d:1", "10.0.0.1:65535", "[::1]:9092"] {
+            assert!(is_host_and_port(good), "{good}");
+        }
+        for bad in [
+            "",
+            "broker",
+            "broker:",
+            ":9092",
+            "broker:0",
+            "broker:65536",
+            "::1:9092",
+            "[x]:1",
+            "a b:1",
+            "a:+1",
+            "http://broker:9092",
+        ] {
+            assert!(!is_host_and_port(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_key_is_there_once_in_a_known_table_and_says_everything() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(KEYS[..index].iter().all(|other| other.name != key.name), "{} twice", key.name);
+            let (table, _) = key.name.split_once('.').expect("a key stands in a table");
+            assert!(TABLES.iter().any(|(name, _)| *name == table), "{}", key.name);
+            assert!(!key.what.is_empty() && !key.fix.is_empty() && !key.rule.is_empty(), "{}", key.name);
+            let default = (key.get)(&Config::default());
+            assert_eq!(key.check(&default), None, "the default of {}", key.name);
+            let unset = matches!(default, Value::Unset | Value::Properties);
+            assert_eq!(unset, !key.unset.is_empty(), "{}: a key has a default or says what unset means", key.name);
+        }
+    }
+
+    #[test]
+    fn unset_partitions_are_said_with_the_number_used() {
+        let key = find("topic.partitions").expect("it is a key");
+        assert!(key.unset.contains(&PARTITIONS_CREATED.to_string()));
+    }
+}

@@ -1,0 +1,171 @@
+//! Limits: the numbers that the engine is built from, computed once from a checked [`Config`] and then frozen.
+//! Whoever holds a [`Limits`] knows that every bound and every rule between the keys holds.
+
+use super::rules::{ring_bytes, ring_triggers};
+use super::{AgeLimit, Config, DivertPolicy, Idle, MemorySum, RouteSource};
+use crate::units::Nanos;
+use std::ops::Deref;
+
+/// Room for the greatest frame or ring record: two ids of 256 bytes, 1 KiB of attributes, and what goes around them.
+pub const FRAME_BYTES_MAX: u64 = 2_048;
+/// The fewest triggers a ring may have: below that its ratios mean nothing.
+pub const RING_TRIGGERS_MIN: u64 = 64;
+/// The smallest ring: the greatest record must leave it below `pause_ratio`.
+pub const RING_BYTES_MIN: u64 = 4 * FRAME_BYTES_MAX;
+/// The greatest arena or ring of one shard: what is inside is addressed with 32 bits.
+pub const ARENA_BYTES_MAX: u64 = u32::MAX as u64;
+/// A ring's bytes come in lines of this many.
+pub const LINE_BYTES: usize = 64;
+
+/// Estimates for [`Limits::memory`], until the parts give their own figures.
+const DEDUP_ENTRY_BYTES: u64 = 48;
+const SLOT_BYTES: u64 = 64;
+
+/// The frozen numbers. They are read through `Deref` and cannot be changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits(Numbers);
+
+/// What a [`Limits`] holds. Numbers "per shard" are each shard's own.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Numbers {
+    /// Threads that own the partitions.
+    pub shards: u16,
+    /// Partitions that the config pins, if it does.
+    pub partitions: Option<u32>,
+    /// What a shard does when it has nothing to do.
+    pub idle: Idle,
+    /// Triggers that a shard takes from one ring in one turn.
+    pub turn_batch: usize,
+
+    /// Ingresses of the router; each has one ring a shard.
+    pub ingresses: usize,
+    /// Triggers of one ring: `queue.capacity` split over the shards, rounded up.
+    pub ring_triggers: usize,
+    /// Lines of [`LINE_BYTES`] of one ring: the bytes for its triggers, rounded up.
+    pub ring_lines: usize,
+    /// From this share of a ring on: `SlowDown`.
+    pub pause_ratio: f64,
+    /// From this share on, low priority is shed.
+    pub low_shed_ratio: f64,
+    /// From this share on, normal priority is shed.
+    pub shed_ratio: f64,
+    /// Unsettled seqs of one ingress; a power of two.
+    pub settle_window: usize,
+
+    /// How long a key is remembered.
+    pub dedup_ttl: Nanos,
+    /// Keys remembered per shard: the capacity split over the shards, rounded up.
+    pub dedup_capacity_per_shard: usize,
+    /// Arena bytes for keys per shard.
+    pub dedup_arena_bytes_per_shard: usize,
+
+    /// Frames in flight of one partition.
+    pub inflight_partition: usize,
+    /// Frames in flight per shard: the total split over the shards, rounded down, so that the sum keeps to it.
+    pub inflight_per_shard: usize,
+    /// Frames that may wait per shard, rounded down.
+    pub waiting_per_shard: usize,
+    /// Frames in flight and waiting per shard.
+    pub slots_per_shard: usize,
+    /// Arena bytes for frames per shard.
+    pub frame_arena_bytes_per_shard: usize,
+
+    /// An ack after this is late.
+    pub publish_timeout: Nanos,
+    /// A partition without progress for this long is stalled.
+    pub breaker_grace: Nanos,
+    /// What happens to a stalled partition's triggers.
+    pub divert_policy: DivertPolicy,
+
+    /// How far ahead an event may be, in milliseconds.
+    pub future_limit_ms: i64,
+    /// How old an event may be, in milliseconds; `None`: any age.
+    pub past_limit_ms: Option<i64>,
+
+    /// Whether start waits for the cluster.
+    pub start_require_broker: bool,
+    /// How long it waits.
+    pub start_timeout: Nanos,
+    /// How long a stop waits for what is in flight.
+    pub shutdown_limit: Nanos,
+}
+
+impl Deref for Limits {
+    type Target = Numbers;
+    fn deref(&self) -> &Numbers {
+        &self.0
+    }
+}
+
+/// The default of `time.past_limit` for sources that speak of now.
+pub const PAST_LIMIT_DEFAULT: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
+
+fn to_ms(span: std::time::Duration) -> i64 {
+    i64::try_from(span.as_millis()).expect("every span of the config is checked to be below ten years")
+}
+
+impl Limits {
+    /// From a config whose every check has passed.
+    pub(super) fn new(config: &Config) -> Limits {
+        let shards = usize::from(config.engine.shards);
+        let inflight_per_shard = config.inflight.total / shards;
+        let waiting_per_shard = config.inflight.waiting / shards;
+        let slots_per_shard = inflight_per_shard + waiting_per_shard;
+        let dedup_capacity_per_shard = config.dedup.capacity.div_ceil(shards);
+        let past_limit = config.time.past_limit.unwrap_or(match config.route.source {
+            // What lies in a file may be old by right.
+            Some(RouteSource::Stdin | RouteSource::File) => AgeLimit::Off,
+            Some(RouteSource::Unix | RouteSource::Tcp) | None => AgeLimit::Span(PAST_LIMIT_DEFAULT),
+        });
+        Limits(Numbers {
+            shards: config.engine.shards,
+            partitions: config.topic.partitions,
+            idle: config.engine.idle,
+            turn_batch: usize::from(config.engine.turn_batch),
+            ingresses: config.queue.ingresses,
+            ring_triggers: ring_triggers(config),
+            ring_lines: ring_bytes(config).div_ceil(LINE_BYTES),
+            pause_ratio: config.queue.pause_ratio,
+            low_shed_ratio: config.queue.low_shed_ratio,
+            shed_ratio: config.queue.shed_ratio,
+            settle_window: config.settle.window,
+            dedup_ttl: config.dedup.ttl.into(),
+            dedup_capacity_per_shard,
+            dedup_arena_bytes_per_shard: dedup_capacity_per_shard * config.dedup.bytes_per_key,
+            inflight_partition: config.inflight.partition,
+            inflight_per_shard,
+            waiting_per_shard,
+            slots_per_shard,
+            frame_arena_bytes_per_shard: slots_per_shard * config.inflight.bytes_per_frame,
+            publish_timeout: config.publish.timeout.into(),
+            breaker_grace: config.breaker.grace.into(),
+            divert_policy: config.divert.policy,
+            future_limit_ms: to_ms(config.time.future_limit),
+            past_limit_ms: match past_limit {
+                AgeLimit::Off => None,
+                AgeLimit::Span(span) => Some(to_ms(span)),
+            },
+            start_require_broker: config.start.require_broker,
+            start_timeout: config.start.timeout.into(),
+            shutdown_limit: config.shutdown.limit.into(),
+        })
+    }
+
+    /// What will be allocated at start, estimated from the numbers alone. The engine replaces each line with the
+    /// part's own figure ([`MemorySum::set`] under the same names).
+    #[must_use]
+    pub fn memory(&self) -> MemorySum {
+        let shards = u64::from(self.shards);
+        let mut sum = MemorySum::new();
+        let rings = self.ingresses as u64 * shards;
+        sum.set("ingress rings", "ring", rings * (self.ring_lines * LINE_BYTES) as u64);
+        // One bit a seq.
+        sum.set("settle windows", "settle", self.ingresses as u64 * (self.settle_window as u64).div_ceil(8));
+        sum.set("dedup table", "dedup", shards * self.dedup_capacity_per_shard as u64 * DEDUP_ENTRY_BYTES);
+        sum.set("dedup keys", "dedup", shards * self.dedup_arena_bytes_per_shard as u64);
+        sum.set("frame slots", "slab", shards * self.slots_per_shard as u64 * SLOT_BYTES);
+        sum.set("frame bytes", "slab", shards * self.frame_arena_bytes_per_shard as u64);
+        sum
+    }
+}
