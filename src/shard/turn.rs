@@ -5,6 +5,7 @@ use super::shared::FailedReason;
 use super::{Core, Shard};
 use crate::clock::Clock;
 use crate::dedup::Seen;
+use crate::hlc::Hlc;
 use crate::ring::{Incoming, Take};
 use crate::sink::{Busy, Condition, Outgoing, Sink};
 use crate::slab::SlotId;
@@ -75,11 +76,11 @@ impl<S: Sink> Core<S> {
             fence_id: incoming.fence_id,
             state: incoming.state,
             event_time_ms: incoming.event_time_ms,
-            hlc: 0,
-            accepted_unix_us: accepted_unix.0,
+            hlc: Hlc(0),
+            accepted: accepted_unix,
             priority: incoming.priority,
             attributes: incoming.attributes,
-            router_id: &self.limits.router_id,
+            router_id: self.limits.router_id.as_bytes(),
             incarnation: self.limits.incarnation,
             partition_seq: self.lines[line as usize].next_partition_seq,
             salt: 0,
@@ -109,9 +110,9 @@ impl<S: Sink> Core<S> {
                 return self.hang_on(ring, incoming, SlotId(original));
             }
         }
-        let frame = Frame { hlc: self.hlc.tick(now.wall.as_ms()).0, ..frame };
+        let frame = Frame { hlc: self.hlc.tick(now.wall.as_ms()), ..frame };
         wire::encode(&frame, self.slab.frame_mut(slot));
-        let key_range = wire::device_id_range(incoming.device_id.len());
+        let key_range = wire::device_id_range(incoming.device_id);
         let record_time =
             if self.limits.record_time_is_event { UnixMs(incoming.event_time_ms) } else { accepted_unix.as_ms() };
         self.flights[slot.0 as usize] = Flight {
