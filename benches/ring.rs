@@ -164,7 +164,9 @@ fn encode(place: &mut [u8], header: &Header, workload: &Workload) {
     device.copy_from_slice(&workload.device);
     let (fence, rest) = rest.split_at_mut(workload.fence.len());
     fence.copy_from_slice(&workload.fence);
-    rest[..workload.attributes.len()].copy_from_slice(&workload.attributes);
+    if !workload.attributes.is_empty() {
+        rest[..workload.attributes.len()].copy_from_slice(&workload.attributes);
+    }
 }
 
 /// The reading end, the same for every candidate: whole records as slices; one that straddles the end is copied.
