@@ -89,13 +89,13 @@ pub const fn lines_of(bytes: usize) -> usize {
     (HEADER_BYTES + bytes).div_ceil(LINE_BYTES)
 }
 
-/// Writes a record to the front of `place` and says how many lines it took.
+/// Writes a record to `place`, which has its [`lines_of`].
 ///
 /// # Panics
 /// If a part is longer (or an id shorter) than a record can say: the record behind it would be read from the wrong
 /// line, so this is checked in every build. Submit refuses such a trigger before.
 #[inline]
-pub(super) fn encode(incoming: &Incoming<'_>, place: &mut [Line]) -> usize {
+pub(super) fn encode(incoming: &Incoming<'_>, place: &mut [Line]) {
     let (device, fence, attributes) = (incoming.device_id, incoming.fence_id, incoming.attributes);
     assert!(
         device.len().wrapping_sub(1) < ID_BYTES_MAX
@@ -118,16 +118,17 @@ pub(super) fn encode(incoming: &Incoming<'_>, place: &mut [Line]) -> usize {
             | (incoming.state as u16) << ATTRIBUTES_BITS
             | (incoming.priority as u16) << (ATTRIBUTES_BITS + STATE_BITS),
     };
-    let lines = lines_of(incoming.bytes());
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut place[..lines]);
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(place);
     let (head, rest) = bytes.split_at_mut(HEADER_BYTES);
     head.copy_from_slice(bytemuck::bytes_of(&header));
     let (part, rest) = rest.split_at_mut(device.len());
     part.copy_from_slice(device);
     let (part, rest) = rest.split_at_mut(fence.len());
     part.copy_from_slice(fence);
-    rest[..attributes.len()].copy_from_slice(attributes);
-    lines
+    // Most triggers have none, and a call that copies no bytes costs 2.7 of 16.7 ns (benches/ring.rs, ids of 80 bytes).
+    if !attributes.is_empty() {
+        rest[..attributes.len()].copy_from_slice(attributes);
+    }
 }
 
 /// A record's header, read from its first line.

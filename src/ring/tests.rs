@@ -556,6 +556,12 @@ fn drawn<'a>(seq: u64, text: &'a [u8], luck: &mut Lcg) -> Incoming<'a> {
     }
 }
 
+/// The other thread may need this core: spin a little, then let it run.
+fn wait(turns: &mut u32) {
+    *turns = turns.wrapping_add(1);
+    if turns.is_multiple_of(256) { std::thread::yield_now() } else { std::hint::spin_loop() }
+}
+
 /// Tells the threads that wait for this one that it is gone, however it went.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
@@ -581,13 +587,13 @@ fn two_threads_every_record_whole_and_in_order() {
         scope.spawn(move || {
             let mut content = Lcg(1);
             let mut batches = Lcg(2);
-            let mut left = 0;
+            let (mut left, mut turns) = (0, 0);
             for seq in 0..RECORDS {
                 let incoming = drawn(seq, text, &mut content);
                 while writer.stage(&incoming).is_err() {
                     writer.publish();
                     assert!(!writer.is_abandoned(), "the reader failed");
-                    std::thread::yield_now();
+                    wait(&mut turns);
                 }
                 if left == 0 {
                     writer.publish();
@@ -613,7 +619,7 @@ fn two_threads_every_record_whole_and_in_order() {
         });
         let mut content = Lcg(1);
         let mut batches = Lcg(3);
-        let mut seq = 0;
+        let (mut seq, mut turns) = (0, 0);
         while !reader.is_finished() {
             let most = 1 + batches.below(40) as usize;
             let leave_at = batches.below(60);
@@ -628,7 +634,7 @@ fn two_threads_every_record_whole_and_in_order() {
                 Take::Taken
             });
             if taken == 0 {
-                std::thread::yield_now();
+                wait(&mut turns);
             }
         }
         assert_eq!(seq, RECORDS);
