@@ -6,3 +6,7 @@ pub mod clock;
 pub mod units;
 // -- data
 pub mod trigger;
+// -- faces
+#[cfg(feature = "sim")]
+pub mod sim;
+pub mod verify;
