@@ -110,7 +110,7 @@ pub fn hot_key(count: usize, end_ms: i64) -> Workload {
         let trigger = &mut triggers[place];
         trigger.device = "veh-hot".into();
         trigger.fence = fence_id((nth / 2 % HOT_FENCES) as u32);
-        trigger.state = if nth % 2 == 0 { State::Enter } else { State::Exit };
+        trigger.state = if nth.is_multiple_of(2) { State::Enter } else { State::Exit };
         trigger.event_time_ms = end_ms + ((nth / (2 * HOT_FENCES)) as i64 - seconds) * 1_000;
     }
     let about = format!(
