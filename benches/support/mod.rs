@@ -1,0 +1,214 @@
+//! Named workloads with fixed seeds, for every benchmark: the same name is the same triggers, on every machine.
+//!
+//! Each workload says its dimensions in `about`. All are made before the clock starts; the generators are plain and
+//! need no feature of the library. Two triggers of a workload that are not repeats never share an idempotency key:
+//! each trigger of a device has a second of its own, or (of the hot device) a fence of its own within the second.
+//! Event times end at the date given, so that no trigger is of the future.
+#![allow(dead_code, reason = "each benchmark uses some of the workloads")]
+
+use fencepost::trigger::{State, Trigger};
+
+/// A trigger that owns its ids, and when it is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedTrigger {
+    /// Who.
+    pub device: String,
+    /// Where.
+    pub fence: String,
+    /// What.
+    pub state: State,
+    /// When it happened, in Unix milliseconds.
+    pub event_time_ms: i64,
+    /// When an open-loop driver submits it, in microseconds from the start of the run. Never falls.
+    pub due_us: u64,
+    /// Whether an earlier one has the same idempotency key.
+    pub repeat: bool,
+}
+
+impl OwnedTrigger {
+    /// As `submit` takes it.
+    pub fn as_trigger(&self) -> Trigger<'_> {
+        Trigger::new(&self.device, &self.fence, self.state, self.event_time_ms)
+    }
+}
+
+/// A list of triggers with a name.
+pub struct Workload {
+    /// What benchmarks print.
+    pub name: &'static str,
+    /// Its dimensions: how many triggers, devices and fences, how spread, what pace.
+    pub about: String,
+    /// In order of submission.
+    pub triggers: Vec<OwnedTrigger>,
+}
+
+/// The pace of all workloads, on average.
+pub const RATE: u64 = 50_000;
+
+/// The names, for a benchmark that runs them all.
+pub const NAMES: [&str; 5] = ["uniform", "skewed", "hot_key", "repeat_heavy", "bursty"];
+
+impl Workload {
+    /// The workload of this name, `count` triggers long, with event times up to `end_ms`.
+    ///
+    /// # Panics
+    /// If no workload has this name.
+    pub fn named(name: &str, count: usize, end_ms: i64) -> Workload {
+        match name {
+            "uniform" => uniform(count, end_ms),
+            "skewed" => skewed(count, end_ms),
+            "hot_key" => hot_key(count, end_ms),
+            "repeat_heavy" => repeat_heavy(count, end_ms),
+            "bursty" => bursty(count, end_ms),
+            other => panic!("no workload is called {other:?}; there are {NAMES:?}"),
+        }
+    }
+
+    /// How many of its triggers are no repeats.
+    pub fn distinct(&self) -> usize {
+        self.triggers.iter().filter(|trigger| !trigger.repeat).count()
+    }
+}
+
+/// 10,000 devices and 4,096 fences, all equally likely; steady pace.
+pub fn uniform(count: usize, end_ms: i64) -> Workload {
+    let mut luck = Luck(0x756e_6966);
+    let triggers = visits(count, end_ms, &mut luck, 10_000, |luck| luck.below(4_096));
+    let about = format!("{count} triggers, 10,000 devices, 4,096 fences, all equally likely, steady {RATE}/s");
+    Workload { name: "uniform", about, triggers }
+}
+
+/// 10,000 devices, equally likely; of 4,096 fences the one of rank r with a likelihood of 1/r: the first tenth gets
+/// three quarters of the traffic. Steady pace.
+pub fn skewed(count: usize, end_ms: i64) -> Workload {
+    let mut luck = Luck(0x736b_6577);
+    let mut up_to = Vec::with_capacity(4_096);
+    let mut sum = 0.0;
+    for rank in 1..=4_096 {
+        sum += 1.0 / f64::from(rank);
+        up_to.push(sum);
+    }
+    let draw = |luck: &mut Luck| {
+        let point = luck.unit() * sum;
+        up_to.partition_point(|&end| end <= point).min(4_095) as u32
+    };
+    let triggers = visits(count, end_ms, &mut luck, 10_000, draw);
+    let about = format!("{count} triggers, 10,000 devices, 4,096 fences of likelihood 1/rank, steady {RATE}/s");
+    Workload { name: "skewed", about, triggers }
+}
+
+/// One device causes half of all triggers, by visits to 16,384 fences in a circle; 10,000 others share the rest. Steady
+/// pace.
+pub fn hot_key(count: usize, end_ms: i64) -> Workload {
+    const HOT_FENCES: usize = 16_384;
+    let mut luck = Luck(0x0068_6f74);
+    let mut triggers = visits(count, end_ms, &mut luck, 10_000, |luck| luck.below(4_096));
+    let hot: Vec<usize> = (0..count).filter(|_| luck.below(2) == 0).collect();
+    // An enter and an exit of each fence, then the same in the next second: a fence is used once a second.
+    let seconds = (hot.len() / (2 * HOT_FENCES)) as i64;
+    for (nth, &place) in hot.iter().enumerate() {
+        let trigger = &mut triggers[place];
+        trigger.device = "veh-hot".into();
+        trigger.fence = fence_id((nth / 2 % HOT_FENCES) as u32);
+        trigger.state = if nth.is_multiple_of(2) { State::Enter } else { State::Exit };
+        trigger.event_time_ms = end_ms + ((nth / (2 * HOT_FENCES)) as i64 - seconds) * 1_000;
+    }
+    let about = format!(
+        "{count} triggers, half of them of one device over {HOT_FENCES} fences, the rest of 10,000 devices, steady {RATE}/s"
+    );
+    Workload { name: "hot_key", about, triggers }
+}
+
+/// As `uniform`, but 30 % are exact repeats of one of the 200 triggers before.
+pub fn repeat_heavy(count: usize, end_ms: i64) -> Workload {
+    let mut luck = Luck(0x7265_7065);
+    let mut triggers = visits(count, end_ms, &mut luck, 10_000, |luck| luck.below(4_096));
+    for place in 1..count {
+        if luck.below(10) < 3 {
+            let back = 1 + luck.below(place.min(200) as u32) as usize;
+            let due_us = triggers[place].due_us;
+            triggers[place] = OwnedTrigger { due_us, repeat: true, ..triggers[place - back].clone() };
+        }
+    }
+    let about =
+        format!("{count} triggers, 30 % repeat one of the 200 before, 10,000 devices, 4,096 fences, steady {RATE}/s");
+    Workload { name: "repeat_heavy", about, triggers }
+}
+
+/// As `uniform`, but all triggers of 100 ms come at once: 5,000 at a time.
+pub fn bursty(count: usize, end_ms: i64) -> Workload {
+    let mut luck = Luck(0x6275_7273);
+    let mut triggers = visits(count, end_ms, &mut luck, 10_000, |luck| luck.below(4_096));
+    for trigger in &mut triggers {
+        trigger.due_us -= trigger.due_us % 100_000;
+    }
+    let about =
+        format!("{count} triggers, 10,000 devices, 4,096 fences, bursts of 5,000 each 100 ms ({RATE}/s on average)");
+    Workload { name: "bursty", about, triggers }
+}
+
+/// Devices by luck, each entering a fence that `draw` gives and leaving it with its next trigger. The n-th trigger of a
+/// device happens a second after the one before.
+fn visits(
+    count: usize,
+    end_ms: i64,
+    luck: &mut Luck,
+    devices: u32,
+    draw: impl Fn(&mut Luck) -> u32,
+) -> Vec<OwnedTrigger> {
+    let mut inside: Vec<Option<u32>> = vec![None; devices as usize];
+    let mut made = vec![0_i64; devices as usize];
+    let mut triggers: Vec<OwnedTrigger> = (0..count as u64)
+        .map(|nth| {
+            let device = luck.below(devices);
+            let (fence, state) = match inside[device as usize].take() {
+                Some(fence) => (fence, State::Exit),
+                None => {
+                    let fence = draw(luck);
+                    inside[device as usize] = Some(fence);
+                    (fence, State::Enter)
+                }
+            };
+            made[device as usize] += 1;
+            OwnedTrigger {
+                device: format!("veh-{device:05}"),
+                fence: fence_id(fence),
+                state,
+                event_time_ms: made[device as usize] * 1_000,
+                due_us: nth * 1_000_000 / RATE,
+                repeat: false,
+            }
+        })
+        .collect();
+    // The latest of all ends at `end_ms`.
+    let latest_ms = made.iter().max().map_or(0, |most| most * 1_000);
+    for trigger in &mut triggers {
+        trigger.event_time_ms += end_ms - latest_ms;
+    }
+    triggers
+}
+
+fn fence_id(number: u32) -> String {
+    format!("cell:{}:{}", number / 64, number % 64)
+}
+
+/// SplitMix64, as `fencepost::sim::random` has it, so that the workloads need no feature of the library.
+struct Luck(u64);
+
+impl Luck {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        (((self.bits() >> 32) * u64::from(bound)) >> 32) as u32
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
