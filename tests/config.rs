@@ -4,6 +4,7 @@ use fencepost::config::{
     self, AgeLimit, Config, ConfigError, Idle, Numbers, Pin, Problem, RecordTime, RouteSource, reference,
 };
 use fencepost::units::Nanos;
+use proptest::prelude::*;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ fn the_memory_sum_adds_up_and_every_line_has_its_owner() {
     assert_eq!(memory.total(), memory.lines().iter().map(|line| line.bytes).sum::<u64>());
     let rings = memory.lines().iter().find(|line| line.owner == "ring").expect("rings are in the sum");
     assert_eq!(rings.bytes, 8 * 100_000 * 128);
-    for owner in ["ring", "settle", "dedup", "slab"] {
+    for owner in ["ring", "shard", "dedup", "slab"] {
         assert!(memory.lines().iter().any(|line| line.owner == owner && line.bytes > 0), "{owner}");
     }
     // A part's own figure takes the place of the estimate.
@@ -179,7 +180,8 @@ fn bounds_are_pinned() {
 
 #[test]
 fn bounds_hold_for_a_config_made_in_code() {
-    let broken: &[(&str, fn(&mut Config))] = &[
+    type Spoil = fn(&mut Config);
+    let broken: &[(&str, Spoil)] = &[
         ("engine.shards = 0,", |config| config.engine.shards = 0),
         ("engine.shards = 65,", |config| config.engine.shards = 65),
         ("engine.turn_batch = 0,", |config| config.engine.turn_batch = 0),
@@ -254,8 +256,8 @@ fn an_unknown_key_is_refused_with_the_nearest() {
 fn all_problems_come_at_once_in_the_order_of_the_file() {
     let text = "[engine]\nshards = 0\n[queue]\ncapasity = 1\ningresses = \"many\"\n[kafka.properties]\nacks = 1\nlinger.ms = \"soon\"\n";
     let error = Config::from_toml_str(text).expect_err("five things are wrong");
-    let lines: Vec<&str> =
-        error.to_string().leak().lines().map(|line| line.split(": ").next().expect("a place")).collect();
+    let message = error.to_string();
+    let lines: Vec<&str> = message.lines().map(|line| line.split(": ").next().expect("a place")).collect();
     assert_eq!(lines, ["line 2", "line 4", "line 5", "line 7", "line 8"], "{error}");
 }
 
@@ -424,6 +426,10 @@ fn client_properties_are_a_closed_list() {
     assert!(refused("[kafka.properties]\nlinger.ms = [5]").contains("is a list, allowed text, a number"));
     assert!(refused("[kafka.properties]\ncompression.type = \"lz5\"").contains("none, gzip, snappy, lz4, zstd"));
     taken("[kafka.properties]\ndebug = \"broker, topic\"");
+    taken("[kafka.properties]\nsecurity.protocol = \"SASL_SSL\"");
+    assert!(
+        refused("[kafka.properties]\ndebug = \"broker, brokre\"").contains("one of its parts is none of the words")
+    );
     let both = refused("[kafka.properties]\ncompression.type = \"lz4\"\ncompression.codec = \"lz4\"");
     assert!(both.contains("keep `compression.type`"), "{both}");
 }
@@ -710,4 +716,68 @@ fn the_reference_is_up_to_date() {
         on_disk == reference(),
         "docs/config.md is out of date; write it anew with FENCEPOST_BLESS=1 cargo test --test config"
     );
+}
+
+/// One of: the least, the default, the greatest, or anything between.
+fn within(range: std::ops::RangeInclusive<u64>, default: usize) -> impl Strategy<Value = usize> {
+    let (least, most) = (*range.start() as usize, *range.end() as usize);
+    prop_oneof![1 => Just(least), 6 => Just(default), 1 => Just(most), 1 => least..=most]
+}
+
+proptest! {
+    /// Whatever is inside the bounds is either refused, or gives limits that the parts can be made from.
+    #[test]
+    fn limits_hold_what_they_promise(
+        shards in within(config::SHARDS, 1),
+        capacity in within(config::QUEUE_CAPACITY, 100_000),
+        bytes_per_trigger in within(config::QUEUE_BYTES_PER_TRIGGER, 128),
+        window_bits in 10_u32..=26,
+        dedup_capacity in within(config::DEDUP_CAPACITY, 1_000_000),
+        bytes_per_key in within(config::DEDUP_BYTES_PER_KEY, 96),
+        partition in within(config::INFLIGHT_PARTITION, 16_384),
+        total in within(config::INFLIGHT_TOTAL, 131_072),
+        waiting in within(config::INFLIGHT_WAITING, 65_536),
+        bytes_per_frame in within(config::INFLIGHT_BYTES_PER_FRAME, 256),
+    ) {
+        let mut config = Config::default();
+        config.engine.shards = shards as u16;
+        config.queue.capacity = capacity;
+        config.queue.bytes_per_trigger = bytes_per_trigger;
+        config.settle.window = 1 << window_bits;
+        config.dedup.capacity = dedup_capacity;
+        config.dedup.bytes_per_key = bytes_per_key;
+        config.inflight.partition = partition;
+        config.inflight.total = total;
+        config.inflight.waiting = waiting;
+        config.inflight.bytes_per_frame = bytes_per_frame;
+        if let Ok(limits) = config.limits() {
+            let per_shard = |whole: usize| whole / shards;
+            prop_assert!(limits.ring_triggers * shards >= capacity);
+            prop_assert!((limits.ring_lines * config::LINE_BYTES) as u64 >= config::RING_BYTES_MIN);
+            prop_assert!(limits.settle_window >= capacity);
+            prop_assert!(limits.inflight_per_shard * shards <= total && limits.waiting_per_shard * shards <= waiting);
+            prop_assert!(limits.waiting_per_shard >= 1 && limits.inflight_partition >= 1);
+            prop_assert!(limits.inflight_partition <= limits.inflight_per_shard);
+            prop_assert_eq!(limits.slots_per_shard, per_shard(total) + per_shard(waiting));
+            prop_assert!(limits.dedup_capacity_per_shard >= limits.slots_per_shard);
+            for bytes in [limits.dedup_arena_bytes_per_shard, limits.frame_arena_bytes_per_shard] {
+                prop_assert!(bytes as u64 <= config::ARENA_BYTES_MAX);
+            }
+            prop_assert!(limits.memory().total() > 0);
+        }
+    }
+
+    /// A file of anything is read or refused, in messages of one line a problem.
+    #[test]
+    fn any_text_is_read_or_refused(
+        text in prop_oneof![
+            ".*",
+            "(\\[(queue|kafka|kafka\\.properties|é)\\]\n)?([a-zé_.\"-]{1,12} = (\"[^\"\n]*\"|[0-9a-z._-]{1,20}|\\[[0-9, ]*\\]|\\{\\})\n){0,4}"
+        ]
+    ) {
+        if let Err(error) = Config::from_toml_str(&text) {
+            prop_assert!(error.problems().count() > 0);
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
 }

@@ -17,6 +17,9 @@ pub const ARENA_BYTES_MAX: u64 = u32::MAX as u64;
 /// A ring's bytes come in lines of this many.
 pub const LINE_BYTES: usize = 64;
 
+// The rules between the keys multiply within these.
+const _: () = assert!(usize::BITS == 64, "sizes are computed in 64 bits");
+
 /// Estimates for [`Limits::memory`], until the parts give their own figures.
 const DEDUP_ENTRY_BYTES: u64 = 48;
 const SLOT_BYTES: u64 = 64;
@@ -152,8 +155,8 @@ impl Limits {
         })
     }
 
-    /// What will be allocated at start, estimated from the numbers alone. The engine replaces each line with the
-    /// part's own figure ([`MemorySum::set`] under the same names).
+    /// What will be allocated at start, estimated from the numbers alone, so that it can be said before there are
+    /// parts. The engine's own sum has the parts' figures.
     #[must_use]
     pub fn memory(&self) -> MemorySum {
         let shards = u64::from(self.shards);
@@ -161,7 +164,7 @@ impl Limits {
         let rings = self.ingresses as u64 * shards;
         sum.set("ingress rings", "ring", rings * (self.ring_lines * LINE_BYTES) as u64);
         // One bit a seq.
-        sum.set("settle windows", "settle", self.ingresses as u64 * (self.settle_window as u64).div_ceil(8));
+        sum.set("settle windows", "shard", rings * (self.settle_window as u64).div_ceil(8));
         sum.set("dedup table", "dedup", shards * self.dedup_capacity_per_shard as u64 * DEDUP_ENTRY_BYTES);
         sum.set("dedup keys", "dedup", shards * self.dedup_arena_bytes_per_shard as u64);
         sum.set("frame slots", "slab", shards * self.slots_per_shard as u64 * SLOT_BYTES);

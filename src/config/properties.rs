@@ -353,17 +353,25 @@ impl Shape {
             Shape::Text => true,
             Shape::ClientId if CLIENT_ID_BYTES.contains(&value.len()) => true,
             Shape::ClientId => return Some(format!("it has {} bytes", value.len())),
-            Shape::Bool => matches!(value, "true" | "false"),
+            // The client library compares words without regard to case, and `SASL_SSL` is how Java writes it.
+            Shape::Bool => ["true", "false"].iter().any(|word| word.eq_ignore_ascii_case(value)),
             Shape::Whole(least, most) => value.parse().is_ok_and(|number: i64| (least..=most).contains(&number)),
             Shape::Decimal(least, most) => {
                 // Plain digits and a point: the client reads neither signs nor exponents here.
                 value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
                     && value.parse().is_ok_and(|number: f64| (f64::from(least)..=f64::from(most)).contains(&number))
             }
-            Shape::Word(words) => words.contains(&value),
+            Shape::Word(words) => words.iter().any(|word| word.eq_ignore_ascii_case(value)),
             Shape::Words(words) => value.split(',').all(|word| words.contains(&word.trim())),
         };
-        (!holds).then(|| "it is something else".to_owned())
+        let why = match self {
+            Shape::Word(_) | Shape::Bool => "it is none of the words",
+            Shape::Words(_) => "one of its parts is none of the words",
+            Shape::Whole(..) => "it is no whole number in the range",
+            Shape::Decimal(..) => "it is no number in the range",
+            Shape::Text | Shape::ClientId => "it is no text of this kind",
+        };
+        (!holds).then(|| why.to_owned())
     }
 }
 

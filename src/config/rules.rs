@@ -357,11 +357,21 @@ mod tests {
     /// The numbers in the rules' words are those of the constants.
     #[test]
     fn words_and_constants_agree() {
-        assert_eq!(RING_TRIGGERS_MIN, 64);
-        assert_eq!(RING_BYTES_MIN, 8 << 10);
-        assert_eq!(FRAME_BYTES_MAX, 2 << 10);
-        assert_eq!(KEY_BYTES_MAX, 525);
-        assert_eq!(ARENA_BYTES_MAX + 1, 4 << 30);
-        assert_eq!(SOCKET_PATH_BYTES_MAX, 107);
+        let said = |start: &str, number: &str| {
+            let rule = RULES.iter().find(|rule| rule.what.contains(start)).unwrap_or_else(|| panic!("no rule {start}"));
+            assert!(rule.what.contains(number), "{} does not say {number}", rule.what);
+        };
+        let in_units = |bytes: u64| match bytes {
+            GIB.. => format!("{} GiB", bytes / GIB),
+            _ => format!("{} KiB", bytes / 1_024),
+        };
+        const GIB: u64 = 1 << 30;
+        // The last place is not used, so that the number of places fits 32 bits.
+        let most = in_units(ARENA_BYTES_MAX + 1);
+        said("`queue.capacity` gives each ring", &format!("at least {RING_TRIGGERS_MIN} triggers"));
+        said("a ring (", &format!("has {} to {most}", in_units(RING_BYTES_MIN)));
+        said("the frames of a shard", &format!("have {} to {most}", in_units(FRAME_BYTES_MAX)));
+        said("the keys of a shard", &format!("have {KEY_BYTES_MAX} bytes to {most}"));
+        said("the path of a unix socket", &format!("at most {SOCKET_PATH_BYTES_MAX} bytes"));
     }
 }
