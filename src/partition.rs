@@ -121,6 +121,7 @@ fn compare(table: &[(&'static [u8], i32)], hash: impl Fn(&[u8]) -> i32) -> Resul
 mod tests {
     use super::*;
 
+    /// Written by `org.apache.kafka.common.utils.Utils.murmur2` of the Java client 4.3.1.
     const VECTORS: &str = include_str!("../tests/data/murmur2-vectors.tsv");
 
     fn from_hex(hex: &str) -> Vec<u8> {

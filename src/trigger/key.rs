@@ -141,6 +141,8 @@ mod tests {
             (("ab", ""), ("a", "b")),
             (("", "ab"), ("ab", "")),
             (("a\0", "b"), ("a", "\0b")),
+            // The right fence looks like the left one with its length in front.
+            (("aXY", "c"), ("a", "\x01\0c")),
             (("a", "b"), ("b", "a")),
         ] {
             let left = key(device, fence, State::Enter, 7);
@@ -148,6 +150,7 @@ mod tests {
             assert_ne!(left, right);
             assert_ne!(stored(&left), stored(&right));
             assert!(!left.is_stored_as(&stored(&right)));
+            assert!(!right.is_stored_as(&stored(&left)));
             assert_ne!(left.hash_with(&hasher), right.hash_with(&hasher), "{left:?} {right:?}");
         }
     }

@@ -181,7 +181,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The bit that says "another byte follows", in each byte.
-const CONTINUED: u64 = 0x8080_8080_8080_8080;
+pub(super) const CONTINUED: u64 = 0x8080_8080_8080_8080;
 
 /// Spreads 56 bits over 8 bytes, 7 to each, the lowest first: halves, quarters, eighths.
 #[inline(always)]
@@ -189,6 +189,14 @@ const fn spread(value: u64) -> u64 {
     let halves = (value & 0x00ff_ffff_f000_0000) << 4 | (value & 0x0fff_ffff);
     let quarters = (halves & 0x0fff_c000_0fff_c000) << 2 | (halves & 0x0000_3fff_0000_3fff);
     (quarters & 0x3f80_3f80_3f80_3f80) << 1 | (quarters & 0x007f_007f_007f_007f)
+}
+
+/// Undoes [`spread`]: 7 bits of each of 8 bytes, the top bits clear, become 56 bits.
+#[inline(always)]
+pub(super) const fn gather(groups: u64) -> u64 {
+    let quarters = (groups & 0x7f00_7f00_7f00_7f00) >> 1 | (groups & 0x007f_007f_007f_007f);
+    let halves = (quarters & 0x3fff_0000_3fff_0000) >> 2 | (quarters & 0x0000_3fff_0000_3fff);
+    (halves & 0x0fff_ffff_0000_0000) >> 4 | (halves & 0x0fff_ffff)
 }
 
 /// A varint of 9 or 10 bytes: dates before 1970 and after the year 36,000,000. `place` has exactly its length.

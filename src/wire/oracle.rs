@@ -179,7 +179,9 @@ fn integers_at_each_length_of_a_varint() {
                 salt: value as u32,
                 ..sample()
             };
-            assert_eq!(encoded(&frame), oracle_of(&frame).encode_to_vec(), "{value:#x}");
+            let bytes = encoded(&frame);
+            assert_eq!(bytes, oracle_of(&frame).encode_to_vec(), "{value:#x}");
+            assert_eq!(decode(&bytes).unwrap().frame, frame, "{value:#x}");
         }
     }
 }
@@ -294,6 +296,25 @@ fn each_fault_is_named_with_its_place() {
         let got = decode(&bytes).expect_err("must be refused");
         assert_eq!(got, want, "{:02x?}", &bytes[end.min(bytes.len())..]);
         assert!(!got.to_string().is_empty());
+    }
+}
+
+#[test]
+fn a_fault_says_what_to_do_and_has_a_name_for_machines() {
+    for (bytes, code, want) in [
+        (&b""[..], "unknown_version", "version = 0, allowed 1; these bytes are no frame"),
+        (b"\x08\x02", "unknown_version", "version = 2, allowed 1; read it with a fencepost that knows that version"),
+        (
+            b"\x08\x01\x12\x05abc",
+            "frame_truncated",
+            "the frame ends inside the field that starts at byte 2; it was cut",
+        ),
+        (b"\x08\x01\x12\x02a\xff", "frame_not_utf8", "device_id is not UTF-8: the byte at 5 starts no character"),
+        (b"\x08\x01", "frame_bad_length", "device_id has 0 bytes, allowed 1..=256"),
+        (b"\x08\x01\x12\x01d\x1a\x01f\x20\x07", "frame_bad_number", "state = 7, allowed 1..=3"),
+    ] {
+        let error = decode(bytes).expect_err("must be refused");
+        assert_eq!((error.code(), error.to_string().as_str()), (code, want));
     }
 }
 
