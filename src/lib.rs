@@ -6,3 +6,5 @@ pub mod clock;
 pub mod units;
 // -- data
 pub mod trigger;
+// -- mechanisms
+pub mod dedup;

@@ -1,0 +1,11 @@
+//! Dedup: "have I seen this trigger within the window?"
+
+mod arena;
+mod limits;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use limits::WindowLimits;
+pub use window::{Seen, Window};
