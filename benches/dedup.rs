@@ -91,9 +91,10 @@ impl Full {
     }
 }
 
-/// Measures `work` over numbers that `pick` has chosen outside the measured time.
+/// Measures `work` over numbers that `pick` has chosen outside the measured time. The batches' median stands for all of
+/// them: a batch that another process interrupted does not count.
 fn in_batches(iterations: u64, mut pick: impl FnMut(u64) -> (u64, u64), mut work: impl FnMut(u64, u64)) -> Duration {
-    let mut spent = Duration::ZERO;
+    let mut spent = Vec::with_capacity((iterations / BATCH + 1) as usize);
     let mut chosen = Vec::with_capacity(BATCH as usize);
     let mut done = 0;
     while done < iterations {
@@ -104,10 +105,11 @@ fn in_batches(iterations: u64, mut pick: impl FnMut(u64) -> (u64, u64), mut work
         for &(n, hash) in &chosen {
             work(n, hash);
         }
-        spent += start.elapsed();
+        spent.push(start.elapsed().as_secs_f64() / count as f64);
         done += count;
     }
-    spent
+    spent.sort_by(f64::total_cmp);
+    Duration::from_secs_f64(spent[spent.len() / 2] * iterations as f64)
 }
 
 fn dedup(criterion: &mut Criterion) {
@@ -161,20 +163,23 @@ fn dedup(criterion: &mut Criterion) {
         drop(full);
         let words: Vec<u64> = (0..((keys * record + table) / 8) as u64).map(mix).collect();
         let count = words.len() as u64;
+        // The high half of a product: a place below `count` without a division.
+        let at = |n: u64| ((u128::from(n) * u128::from(count)) >> 64) as usize;
         group.bench_function(BenchmarkId::new("read_chain", keys), |bencher| {
-            let mut at = 0;
-            bencher.iter(|| {
-                // The high half of a product: a place below `count` without a division.
-                at = words[((u128::from(at) * u128::from(count)) >> 64) as usize];
-                at
+            let mut last = 0;
+            bencher.iter_custom(|iterations| {
+                turn += 1;
+                in_batches(iterations, |n| (n, mix(n ^ (turn << 40))), |_, place| last = words[at(place ^ (last & 1))])
             });
+            black_box(last);
         });
         group.bench_function(BenchmarkId::new("read_free", keys), |bencher| {
-            let mut n = 0;
-            bencher.iter(|| {
-                n += 1;
-                black_box(words[((u128::from(mix(n)) * u128::from(count)) >> 64) as usize])
+            let mut sum = 0_u64;
+            bencher.iter_custom(|iterations| {
+                turn += 1;
+                in_batches(iterations, |n| (n, mix(n ^ (turn << 40))), |_, place| sum = sum.wrapping_add(words[at(place)]))
             });
+            black_box(sum);
         });
     }
     group.finish();

@@ -9,16 +9,5 @@ pub mod config;
 pub mod hlc;
 pub mod partition;
 pub mod trigger;
-pub mod wire;
-// -- mechanisms: they never see one another
+// -- mechanisms
 pub mod dedup;
-pub mod metrics;
-pub mod ring;
-pub mod sink;
-pub mod slab;
-pub mod topology;
-// -- assembly: the shard is where they meet
-pub mod engine;
-pub mod ingress;
-pub mod shard;
-pub mod state;
