@@ -9,5 +9,20 @@ pub mod config;
 pub mod hlc;
 pub mod partition;
 pub mod trigger;
-// -- mechanisms
+pub mod wire;
+// -- mechanisms: they never see one another
 pub mod dedup;
+pub mod metrics;
+pub mod ring;
+pub mod sink;
+pub mod slab;
+pub mod topology;
+// -- assembly: the shard is where they meet
+pub mod engine;
+pub mod ingress;
+pub mod shard;
+pub mod state;
+// -- faces and proof: the checkers recompute the slow, obvious way
+#[cfg(feature = "sim")]
+pub mod sim;
+pub mod verify;
