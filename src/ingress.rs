@@ -157,11 +157,7 @@ impl<C: Clock> Ingress<C> {
 
     /// Offers many triggers, with one publication to each shard at the end. `each` gets the index of a trigger and its
     /// answer. The order is kept, and a refusal of one says nothing of the next.
-    pub fn submit_batch(
-        &mut self,
-        triggers: &[Trigger<'_>],
-        mut each: impl FnMut(usize, Result<Accepted, Refused>),
-    ) {
+    pub fn submit_batch(&mut self, triggers: &[Trigger<'_>], mut each: impl FnMut(usize, Result<Accepted, Refused>)) {
         /// Publishes also when `each` panics: what it was told is accepted must arrive.
         struct Publish<'a, C: Clock>(&'a mut Ingress<C>);
         impl<C: Clock> Drop for Publish<'_, C> {

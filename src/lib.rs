@@ -23,6 +23,8 @@ pub mod ingress;
 pub mod shard;
 pub mod state;
 // -- faces and proof: the checkers recompute the slow, obvious way
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod verify;

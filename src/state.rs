@@ -103,10 +103,8 @@ impl StateDir {
             Err(TryLockError::Error(error)) => return Err(StateDir::io("locking", &lock_path, error)),
         }
         let name = format!("process {}\n", std::process::id());
-        let written = lock
-            .set_len(0)
-            .and_then(|()| lock.seek(SeekFrom::Start(0)))
-            .and_then(|_| lock.write_all(name.as_bytes()));
+        let written =
+            lock.set_len(0).and_then(|()| lock.seek(SeekFrom::Start(0))).and_then(|_| lock.write_all(name.as_bytes()));
         written.map_err(|error| StateDir::io("writing", &lock_path, error))?;
         Ok(StateDir { path: path.to_path_buf(), _lock: lock })
     }
@@ -218,7 +216,9 @@ mod tests {
         let dir = StateDir::open(&scratch.0).unwrap();
         dir.write(&sample()).unwrap();
         assert!(matches!(dir.read("other"), Err(StateError::OtherTopic { .. })));
-        for damage in ["", "partitions = 12", "router_id = \"r\"\nincarnation = 1\ntopic = \"triggers\"\npartitions = 0"] {
+        for damage in
+            ["", "partitions = 12", "router_id = \"r\"\nincarnation = 1\ntopic = \"triggers\"\npartitions = 0"]
+        {
             fs::write(scratch.0.join(ROUTER_FILE), damage).unwrap();
             let error = dir.read("triggers").unwrap_err();
             assert!(matches!(error, StateError::Damaged { .. }), "{damage:?}: {error}");

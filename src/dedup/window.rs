@@ -292,7 +292,8 @@ impl Window {
     #[cold]
     fn carry(&mut self, place: Place, header: &Header) {
         let to = self.arena.carry(place, header.words);
-        self.table.find_mut(header.hash, |bucket| bucket.place == place).expect("a live record has a bucket").place = to;
+        self.table.find_mut(header.hash, |bucket| bucket.place == place).expect("a live record has a bucket").place =
+            to;
         if header.state == State::Pending {
             self.pending[header.owner as usize] = to + 1;
         }

@@ -191,7 +191,7 @@ impl Topic {
         remembered: Option<&Remembered>,
     ) -> Result<Topic, StartError> {
         let name = &config.topic.name;
-        let desk = TopicDesk::new(&kafka::properties(&settings.bootstrap, &pairs(settings), 1), name);
+        let desk = TopicDesk::new(&kafka::properties(settings, 1), name);
         let remembered = remembered.map(|state| state.partitions);
         if let (Some(configured), Some(remembered)) = (config.topic.partitions, remembered)
             && configured != remembered
@@ -217,7 +217,12 @@ impl Topic {
         };
         let partitions = pinned.unwrap_or(facts.partitions);
         if facts.partitions < partitions {
-            return Err(StartError::FewerPartitions { topic: name.clone(), got: facts.partitions, pinned: partitions, by });
+            return Err(StartError::FewerPartitions {
+                topic: name.clone(),
+                got: facts.partitions,
+                pinned: partitions,
+                by,
+            });
         }
         let warnings = warnings_of(name, &facts, partitions);
         Ok(Topic { desk, partitions, record_bytes_max: facts.record_bytes_max, is_reachable: true, warnings })
@@ -271,12 +276,11 @@ fn assemble(
 ) -> Result<(Assembly<KafkaSink, SystemClock>, Readiness), StartError> {
     let handle_settings = HandleSettings {
         topic: topic_name.to_string(),
-        properties: kafka::properties(&settings.bootstrap, &pairs(settings), blueprint.partitions),
+        properties: kafka::properties(settings, blueprint.partitions),
         cpus: cpus.clone(),
     };
-    let make_sink = |_: ShardId, arena: Arc<Arena>| {
-        KafkaSink::new(handle_settings.clone(), arena, topic.record_bytes_max)
-    };
+    let make_sink =
+        |_: ShardId, arena: Arc<Arena>| KafkaSink::new(handle_settings.clone(), arena, topic.record_bytes_max);
     let mut assembly = Assembly::new(blueprint, SystemClock::new(), make_sink)?;
     let mut readiness = Readiness { is_cold: !topic.is_reachable, ..Readiness::default() };
     if !topic.is_reachable {
@@ -346,10 +350,6 @@ fn watch_topic(topic: Topic, name: String, placement: Placement) -> Option<House
             None
         }
     }
-}
-
-fn pairs(settings: &KafkaSettings) -> Vec<(String, String)> {
-    settings.properties.iter().map(|property| (property.name.to_string(), property.value.expose().to_string())).collect()
 }
 
 fn pin_list(config: &Config) -> Vec<usize> {

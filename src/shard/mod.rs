@@ -180,7 +180,9 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     /// The highest acknowledged offset of each of its partitions that has one.
     pub fn last_acked(&self) -> impl Iterator<Item = (PartitionId, i64)> + '_ {
         let lines = self.core.lines.iter().enumerate();
-        lines.filter(|(_, line)| line.last_acked >= 0).map(|(index, line)| (self.core.partition(index as u32), line.last_acked))
+        lines
+            .filter(|(_, line)| line.last_acked >= 0)
+            .map(|(index, line)| (self.core.partition(index as u32), line.last_acked))
     }
 
     /// Checks what must hold between two turns.

@@ -5,7 +5,6 @@ use super::shared::FailedReason;
 use super::{Core, Shard};
 use crate::clock::Clock;
 use crate::dedup::Seen;
-use crate::hlc::Hlc;
 use crate::ring::{Incoming, Take};
 use crate::sink::{Busy, Condition, Outgoing, Sink};
 use crate::slab::SlotId;
@@ -76,7 +75,7 @@ impl<S: Sink> Core<S> {
             fence_id: incoming.fence_id,
             state: incoming.state,
             event_time_ms: incoming.event_time_ms,
-            hlc: Hlc(0),
+            hlc: self.hlc.tick(now.wall.as_ms()),
             accepted: accepted_unix,
             priority: incoming.priority,
             attributes: incoming.attributes,
@@ -110,7 +109,6 @@ impl<S: Sink> Core<S> {
                 return self.hang_on(ring, incoming, SlotId(original));
             }
         }
-        let frame = Frame { hlc: self.hlc.tick(now.wall.as_ms()), ..frame };
         wire::encode(&frame, self.slab.frame_mut(slot));
         let key_range = wire::device_id_range(incoming.device_id);
         let record_time =
@@ -182,12 +180,8 @@ impl<S: Sink> Core<S> {
             let is_fresh = flight.attempts == 0 && now.since(flight.accepted) < Nanos::from_millis(100);
             let record_time =
                 if is_fresh && !self.limits.record_time_is_event { None } else { Some(flight.record_time) };
-            let outgoing = Outgoing {
-                partition: self.partition(index),
-                frame,
-                key: (flight.key_at, flight.key_len),
-                record_time,
-            };
+            let outgoing =
+                Outgoing { partition: self.partition(index), frame, key: (flight.key_at, flight.key_len), record_time };
             if let Err(busy) = self.sink.produce(outgoing) {
                 self.slab.take_back(slot);
                 if matches!(busy, Busy::Fault(_)) {
@@ -219,10 +213,7 @@ impl<S: Sink> Core<S> {
 
     fn may_send(&self, line: &Line, now: Nanos) -> bool {
         let window = if line.mode == Mode::OneByOne { 1 } else { self.limits.inflight_partition };
-        line.unsent != NONE
-            && line.lent < window
-            && self.lent < self.limits.inflight_total
-            && now >= line.not_before
+        line.unsent != NONE && line.lent < window && self.lent < self.limits.inflight_total && now >= line.not_before
     }
 
     /// Gives each line that waits its chance, once.
@@ -314,7 +305,8 @@ fn device_tag(device: &[u8]) -> u32 {
     let mut tag = 0x811c_9dc5_u32 ^ device.len() as u32;
     let mut words = device.chunks_exact(4);
     for word in &mut words {
-        tag = (tag ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]])).wrapping_mul(0x9e37_79b1).rotate_left(13);
+        tag =
+            (tag ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]])).wrapping_mul(0x9e37_79b1).rotate_left(13);
     }
     for &byte in words.remainder() {
         tag = (tag ^ u32::from(byte)).wrapping_mul(0x0100_0193);

@@ -191,7 +191,9 @@ impl Handle {
                 // SAFETY: reads a thread-local of librdkafka.
                 Err(busy_of(unsafe { sys::rd_kafka_last_error() } as i32))
             }
-            Some(time) => self.produce_at(time.0, partition, (payload, frame.len()), (key, outgoing.key.1.into()), opaque),
+            Some(time) => {
+                self.produce_at(time.0, partition, (payload, frame.len()), (key, outgoing.key.1.into()), opaque)
+            }
         }
     }
 
@@ -281,9 +283,8 @@ impl Handle {
     fn report_of(&self, message: *const sys::rd_kafka_message_t) -> Report {
         // SAFETY: the message belongs to the event at hand, which lives until `left_over` is dropped. The error is read as
         // a number, since librdkafka may have codes the bindings do not name.
-        let (code, opaque, offset) = unsafe {
-            ((&raw const (*message).err).cast::<i32>().read(), (*message)._private, (*message).offset)
-        };
+        let (code, opaque, offset) =
+            unsafe { ((&raw const (*message).err).cast::<i32>().read(), (*message)._private, (*message).offset) };
         let slot = SlotId(opaque.addr() as u32);
         let (batch, first) = self.batch;
         if code == 0 {
@@ -365,8 +366,7 @@ impl Drop for Handle {
         }
         self.left_over = None;
         self.purge();
-        let remains =
-            Remains { client: self.client, topic: self.topic, queue: self.queue, arena: self.arena.take() };
+        let remains = Remains { client: self.client, topic: self.topic, queue: self.queue, arena: self.arena.take() };
         // Should no thread be had, the closure is dropped unrun: the arena must not go with it.
         let kept = remains.arena.clone();
         BEING_DESTROYED.fetch_add(1, Ordering::Relaxed);

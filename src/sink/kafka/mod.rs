@@ -13,6 +13,7 @@ pub use warm::{WarmUp, WarmUpError};
 
 use super::{Busy, Condition, Outgoing, Report, Sink};
 use crate::clock::{Clock, SystemClock};
+use crate::config::KafkaSettings;
 use crate::slab::Arena;
 use crate::units::Nanos;
 use handle::{Handle, News};
@@ -29,14 +30,16 @@ const REMAKE_PAUSE: Nanos = Nanos::from_millis(500);
 
 /// What librdkafka is told, besides what the configuration allows a person to say.
 ///
-/// `partitions` and `in_flight` size the client's own queue above ours, so that it never answers first.
+/// The values may be secrets: the list is never printed.
 #[must_use]
-pub fn properties(bootstrap: &str, allowed: &[(String, String)], partitions: u32) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = allowed.to_vec();
+pub fn properties(settings: &KafkaSettings, partitions: u32) -> Vec<(String, String)> {
+    let allowed = settings.properties.iter();
+    let mut all: Vec<(String, String)> =
+        allowed.map(|property| (property.name.to_string(), property.value.expose().to_string())).collect();
     // Statistics say when a handle is warm, and later whether it is healthy; one JSON text of about 1 KB a partition.
     let statistics_ms = if partitions <= 64 { "200" } else { "1000" };
     let ours = [
-        ("bootstrap.servers", bootstrap),
+        ("bootstrap.servers", settings.bootstrap.as_str()),
         ("acks", "all"),
         ("enable.idempotence", "true"),
         // Expiry would tear holes into a device's order; our own deadlines are on our own clock.

@@ -190,7 +190,8 @@ impl TopicDesk {
         let admin = self.admin().map_err(|error| TopicError::Client(error.to_string()))?;
         let min_insync = plan.min_insync_replicas.to_string();
         let replication = TopicReplication::Fixed(plan.replication as i32);
-        let topic = NewTopic::new(&self.topic, plan.partitions as i32, replication).set("min.insync.replicas", &min_insync);
+        let topic =
+            NewTopic::new(&self.topic, plan.partitions as i32, replication).set("min.insync.replicas", &min_insync);
         let options = AdminOptions::new().operation_timeout(Some(limit)).request_timeout(Some(limit));
         let answers = wait_for(admin.create_topics([&topic], &options));
         for answer in answers.map_err(|error| self.refused("CREATE", error.to_string()))? {

@@ -1,0 +1,13 @@
+//! placeholder until the command lands
+use super::{CliError, Exit};
+use clap::Args;
+
+/// Placeholder.
+#[derive(Args)]
+pub struct Check {}
+
+impl Check {
+    pub(super) fn run(self) -> Result<Exit, CliError> {
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,96 @@
+//! The command line: a table of contents. Each command is a file of its own that translates words into calls of the
+//! engine and its answers into lines a person, or a script with `--json`, can read.
+
+mod check;
+mod demo;
+mod route;
+mod signals;
+mod whereis;
+
+use crate::config::ConfigError;
+use crate::engine::StartError;
+use clap::{Parser, Subcommand};
+
+/// Delivers geofence triggers to Apache Kafka: in order per device, deduplicated, nothing lost in silence.
+///
+/// Exit codes: 0 done, 1 the thing checked is wrong, 2 usage or configuration, 3 something is not available.
+#[derive(Parser)]
+#[command(name = "fencepost", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    Route(route::Route),
+    Where(whereis::Where),
+    Check(check::Check),
+}
+
+/// How a command ended, for a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, and all is well.
+    Done = 0,
+    /// The thing checked is wrong: something was lost, doubled, reordered, or not delivered.
+    Wrong = 1,
+    /// The command line or the configuration.
+    Usage = 2,
+    /// A broker, a file or a port is not available.
+    Unavailable = 3,
+}
+
+/// Why a command could not do its work. The text is for a person and says what to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The router did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The command line, beyond what the parser knows.
+    #[error("{0}")]
+    Usage(String),
+    /// A file, a socket or a broker.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl CliError {
+    /// The exit code it ends with.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            CliError::Config(_) | CliError::Usage(_) => Exit::Usage,
+            CliError::Start(error) if error.is_about_config() => Exit::Usage,
+            CliError::Start(_) | CliError::Unavailable(_) => Exit::Unavailable,
+        }
+    }
+}
+
+impl Cli {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// [`CliError`], to be printed; its [`CliError::exit`] is the exit code.
+    pub fn run(self) -> Result<Exit, CliError> {
+        start_log();
+        match self.command {
+            Command::Demo(demo) => demo.run(),
+            Command::Route(route) => route.run(),
+            Command::Where(whereis) => whereis.run(),
+            Command::Check(check) => check.run(),
+        }
+    }
+}
+
+/// Log lines go to standard error, from warnings on; `RUST_LOG` says otherwise.
+fn start_log() {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
+        .format_timestamp_millis()
+        .init();
+}
