@@ -5,6 +5,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, ConfigError, Idle, KafkaSettings, Limits, Pin, RecordTime};
 use crate::partition::{self, SelfTestFailed};
 use crate::shard::idle::Strategy;
+use crate::shard::shared::Shared;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, HandleError, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
@@ -168,7 +169,8 @@ impl Router<SystemClock> {
             .map_err(|error| StartError::System { what: "starting the shards", error })?;
         router.state = state;
         router.warnings.extend(topic.warnings.iter().cloned());
-        router.housekeeper = watch_topic(topic, config.topic.name.clone(), placement);
+        let shared = Arc::clone(&router.common.shared);
+        router.housekeeper = watch_topic(topic, config.topic.name.clone(), placement, shared);
         Ok((router, readiness))
     }
 }
@@ -279,8 +281,7 @@ fn assemble(
         properties: kafka::properties(settings, blueprint.partitions),
         cpus: cpus.clone(),
     };
-    let make_sink =
-        |_: ShardId, arena: Arc<Arena>| KafkaSink::new(handle_settings.clone(), arena, topic.record_bytes_max);
+    let make_sink = |_: ShardId, arena: Arc<Arena>| KafkaSink::new(handle_settings.clone(), arena);
     let mut assembly = Assembly::new(blueprint, SystemClock::new(), make_sink)?;
     let mut readiness = Readiness { is_cold: !topic.is_reachable, ..Readiness::default() };
     if !topic.is_reachable {
@@ -319,7 +320,7 @@ fn warm_all(
 }
 
 /// Looks at the topic now and then; more partitions than pinned are an alarm, once.
-fn watch_topic(topic: Topic, name: String, placement: Placement) -> Option<Housekeeper> {
+fn watch_topic(topic: Topic, name: String, placement: Placement, shared: Arc<Shared>) -> Option<Housekeeper> {
     let stop = Arc::new(AtomicBool::new(false));
     let is_stopped = Arc::clone(&stop);
     let body = move || {
@@ -334,11 +335,16 @@ fn watch_topic(topic: Topic, name: String, placement: Placement) -> Option<House
                 return;
             }
             match topic.desk.facts(Duration::from_secs(5)) {
-                Ok(facts) if facts.partitions > alarmed => {
-                    alarmed = facts.partitions;
-                    log::error!("{}", drift_text(&name, facts.partitions, topic.partitions));
+                Ok(facts) => {
+                    if facts.partitions > alarmed {
+                        alarmed = facts.partitions;
+                        log::error!("{}", drift_text(&name, facts.partitions, topic.partitions));
+                    }
+                    // The limit may be changed while we run.
+                    if let Some(bytes) = facts.record_bytes_max {
+                        shared.set_record_bytes_max(bytes);
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => log::debug!("housekeeping: {error}"),
             }
         }

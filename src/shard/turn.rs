@@ -129,7 +129,7 @@ impl<S: Sink> Core<S> {
         self.lines[line as usize].next_partition_seq += 1;
         self.lines[line as usize].push(&mut self.flights, slot);
         let size = frame_len + key_range.len() + RECORD_OVERHEAD;
-        let limit = self.sink.record_bytes_max().unwrap_or(usize::MAX);
+        let limit = self.shared.record_bytes_max();
         if size > limit {
             self.fail(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
             return Take::Taken;

@@ -114,11 +114,6 @@ pub trait Sink: Send {
         Condition::Ready
     }
 
-    /// The largest record the topic takes, in bytes, when the sink knows it.
-    fn record_bytes_max(&self) -> Option<usize> {
-        None
-    }
-
     /// Errors the client library raised that are not about one frame.
     fn errors(&self) -> u64 {
         0

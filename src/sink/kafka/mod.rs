@@ -74,7 +74,6 @@ pub struct KafkaSink {
     /// Frames handed to the present handle and not reported.
     outstanding: usize,
     errors: u64,
-    record_bytes_max: Option<usize>,
     clock: SystemClock,
 }
 
@@ -89,11 +88,7 @@ impl KafkaSink {
     ///
     /// # Errors
     /// What librdkafka says to the settings.
-    pub fn new(
-        settings: HandleSettings,
-        arena: Arc<Arena>,
-        record_bytes_max: Option<usize>,
-    ) -> Result<KafkaSink, HandleError> {
+    pub fn new(settings: HandleSettings, arena: Arc<Arena>) -> Result<KafkaSink, HandleError> {
         let handle = Handle::create(&settings, Arc::clone(&arena))?;
         Ok(KafkaSink {
             settings,
@@ -103,7 +98,6 @@ impl KafkaSink {
             news: VecDeque::new(),
             outstanding: 0,
             errors: 0,
-            record_bytes_max,
             clock: SystemClock::new(),
         })
     }
@@ -207,10 +201,6 @@ impl Sink for KafkaSink {
                 Condition::Replaced
             }
         }
-    }
-
-    fn record_bytes_max(&self) -> Option<usize> {
-        self.record_bytes_max
     }
 
     fn errors(&self) -> u64 {

@@ -13,6 +13,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+/// How long the topic's settings are waited for: without them large records are refused late, which is no reason to hold
+/// up a start. They are asked for again while running.
+const SETTINGS_LIMIT: Duration = Duration::from_millis(1_000);
+
 /// How a topic is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTopicPlan {
@@ -158,7 +162,7 @@ impl TopicDesk {
         }
         let leaderless =
             topic.partitions().iter().filter(|part| part.leader() < 0).map(|part| part.id() as u32).collect();
-        let (record_bytes_max, unread) = match self.max_message_bytes(limit.min(Duration::from_secs(5))) {
+        let (record_bytes_max, unread) = match self.max_message_bytes(limit.min(SETTINGS_LIMIT)) {
             Ok(bytes) => (Some(bytes), None),
             Err(why) => (None, Some(why)),
         };
