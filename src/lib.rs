@@ -35,3 +35,8 @@ pub use ingress::{Accepted, ClosedWhy, Ingress, Refused, ShedWhy};
 pub use ring::Pressure;
 pub use shard::shared::{Failed, FailedReason};
 pub use trigger::{Priority, Reason, State, Trigger};
+
+/// The README's example is compiled with the documentation tests.
+#[cfg(all(doctest, feature = "kafka"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
