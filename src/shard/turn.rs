@@ -112,7 +112,7 @@ impl<S: Sink> Core<S> {
             }
         }
         wire::encode(&frame, self.slab.frame_mut(slot));
-        let key_range = wire::device_id_range(incoming.device_id);
+        let key_range = wire::device_id_range(self.slab.frame(slot));
         let record_time =
             if self.limits.record_time_is_event { UnixMs(incoming.event_time_ms) } else { accepted_unix.as_ms() };
         self.flights[slot.0 as usize] = Flight {
