@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Settled is durable: a source commits its own position up to here and no further.
-    while ingress.settled().0 < last {
+    while ingress.settled().0 < last && router.is_healthy() {
         while let Some(failed) = ingress.take_failed() {
             eprintln!("trigger {} was not delivered: {}", failed.seq, failed.reason);
         }
