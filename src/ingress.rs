@@ -50,8 +50,8 @@ pub enum ShedWhy {
     /// The ring is too full for the trigger's priority (`queue.shed_ratio`, `queue.low_shed_ratio`), or full.
     #[error("the queue is too full for this priority; pace the caller, or raise queue.capacity")]
     Queue,
-    /// Its partition has a full window (`inflight.partition`): the broker does not keep up or is away.
-    #[error("its partition is blocked: its window in flight is full; wait for the broker")]
+    /// Its partition has a full window (`inflight.partition`) or an open breaker: the broker does not keep up, or is away.
+    #[error("its partition is blocked: its window in flight is full or its breaker is open; wait for the broker")]
     PartitionBlocked,
     /// Too many triggers of this ingress are unsettled (`settle.window`).
     #[error("too many triggers of this ingress are unsettled (settle.window); wait until settled() moves")]

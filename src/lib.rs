@@ -11,6 +11,7 @@ pub mod partition;
 pub mod trigger;
 pub mod wire;
 // -- mechanisms: they never see one another
+pub mod breaker;
 pub mod dedup;
 pub mod metrics;
 pub mod ring;

@@ -123,6 +123,7 @@ fn bounds_are_pinned() {
         ("inflight.partition", config::INFLIGHT_PARTITION),
         ("inflight.total", config::INFLIGHT_TOTAL),
         ("inflight.waiting", config::INFLIGHT_WAITING),
+        ("breaker.failures", config::BREAKER_FAILURES),
         ("inflight.bytes_per_frame", config::INFLIGHT_BYTES_PER_FRAME),
         ("route.line_bytes_max", config::ROUTE_LINE_BYTES),
         ("route.connections_max", config::ROUTE_CONNECTIONS),
@@ -141,6 +142,7 @@ fn bounds_are_pinned() {
         ("dedup.ttl", config::DEDUP_TTL),
         ("publish.timeout", config::PUBLISH_TIMEOUT),
         ("breaker.grace", config::BREAKER_GRACE),
+        ("breaker.reset", config::BREAKER_RESET),
         ("time.future_limit", config::TIME_FUTURE_LIMIT),
         ("time.past_limit", config::TIME_PAST_LIMIT),
         ("start.timeout", config::START_TIMEOUT),
@@ -665,6 +667,8 @@ fn the_table_of_keys_and_the_structs_agree() {
         timeout = "30ms"
         [breaker]
         grace = "2s"
+        failures = 7
+        reset = "3s"
         [divert]
         policy = "refuse"
         [time]

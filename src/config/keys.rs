@@ -59,6 +59,10 @@ pub const INFLIGHT_BYTES_PER_FRAME: RangeInclusive<u64> = 64..=4_096;
 pub const PUBLISH_TIMEOUT: RangeInclusive<Duration> = ms(1)..=ms(60_000);
 /// When a partition without progress counts as stalled.
 pub const BREAKER_GRACE: RangeInclusive<Duration> = ms(10)..=ms(600_000);
+/// Failed outcomes in a row that open a breaker.
+pub const BREAKER_FAILURES: RangeInclusive<u64> = 1..=10_000;
+/// From an open breaker to the probe.
+pub const BREAKER_RESET: RangeInclusive<Duration> = ms(10)..=ms(600_000);
 /// How far ahead an event may be.
 pub const TIME_FUTURE_LIMIT: RangeInclusive<Duration> = ms(1_000)..=ms(365 * DAY);
 /// How old an event may be.
@@ -337,6 +341,16 @@ pub(super) static KEYS: &[Key] = &[
         fix: "1s rides out an ordinary leader election",
         rule: "an ordinary leader election takes less than a second",
         |config| Value::Span(config.breaker.grace)),
+    key!("breaker.failures", Kind::Whole(BREAKER_FAILURES),
+        "So many failed outcomes in a row open the breaker of a partition. A refused batch is one.",
+        fix: "20 rides out what a retry mends",
+        rule: "a refused batch says something of the partition, one bad record does not",
+        |config| whole(u64::from(config.breaker.failures))),
+    key!("breaker.reset", Kind::Span(BREAKER_RESET),
+        "How long a breaker stays open before one frame probes the partition.",
+        fix: "5s is a good start: a broker that restarts needs seconds",
+        rule: "one probe at a time",
+        |config| Value::Span(config.breaker.reset)),
     key!("divert.policy", Kind::Word(DivertPolicy::NAMES),
         "`refuse`: submit sheds the triggers of a stalled partition, and what was accepted waits in flight.",
         fix: "write \"refuse\"; spilling to disk and dead letters are not yet in this version",

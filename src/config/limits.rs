@@ -78,6 +78,10 @@ pub struct Numbers {
     pub publish_timeout: Nanos,
     /// A partition without progress for this long is stalled.
     pub breaker_grace: Nanos,
+    /// Failed outcomes in a row that stop a partition.
+    pub breaker_failures: u32,
+    /// How long a partition stays stopped before it is probed.
+    pub breaker_reset: Nanos,
     /// What happens to a stalled partition's triggers.
     pub divert_policy: DivertPolicy,
 
@@ -143,6 +147,8 @@ impl Limits {
             frame_arena_bytes_per_shard: slots_per_shard * config.inflight.bytes_per_frame,
             publish_timeout: config.publish.timeout.into(),
             breaker_grace: config.breaker.grace.into(),
+            breaker_failures: config.breaker.failures,
+            breaker_reset: config.breaker.reset.into(),
             divert_policy: config.divert.policy,
             future_limit_ms: to_ms(config.time.future_limit),
             past_limit_ms: match past_limit {

@@ -23,11 +23,11 @@ mod words;
 
 pub use error::{ConfigError, Problem};
 pub use keys::{
-    BREAKER_GRACE, CPU_IDS, DEDUP_BYTES_PER_KEY, DEDUP_CAPACITY, DEDUP_TTL, INFLIGHT_BYTES_PER_FRAME,
-    INFLIGHT_PARTITION, INFLIGHT_TOTAL, INFLIGHT_WAITING, PARTITIONS, PARTITIONS_CREATED, PATH_BYTES, PUBLISH_TIMEOUT,
-    QUEUE_BYTES_PER_TRIGGER, QUEUE_CAPACITY, QUEUE_INGRESSES, QUEUE_RATIO, REPLICATION, ROUTE_CONNECTIONS,
-    ROUTE_LINE_BYTES, ROUTER_ID_BYTES, SETTLE_WINDOW, SHARDS, SHUTDOWN_LIMIT, START_TIMEOUT, TIME_FUTURE_LIMIT,
-    TIME_PAST_LIMIT, TOPIC_NAME_BYTES, TURN_BATCH,
+    BREAKER_FAILURES, BREAKER_GRACE, BREAKER_RESET, CPU_IDS, DEDUP_BYTES_PER_KEY, DEDUP_CAPACITY, DEDUP_TTL,
+    INFLIGHT_BYTES_PER_FRAME, INFLIGHT_PARTITION, INFLIGHT_TOTAL, INFLIGHT_WAITING, PARTITIONS, PARTITIONS_CREATED,
+    PATH_BYTES, PUBLISH_TIMEOUT, QUEUE_BYTES_PER_TRIGGER, QUEUE_CAPACITY, QUEUE_INGRESSES, QUEUE_RATIO, REPLICATION,
+    ROUTE_CONNECTIONS, ROUTE_LINE_BYTES, ROUTER_ID_BYTES, SETTLE_WINDOW, SHARDS, SHUTDOWN_LIMIT, START_TIMEOUT,
+    TIME_FUTURE_LIMIT, TIME_PAST_LIMIT, TOPIC_NAME_BYTES, TURN_BATCH,
 };
 pub use limits::{
     ARENA_BYTES_MAX, FRAME_BYTES_MAX, LINE_BYTES, Limits, Numbers, PAST_LIMIT_DEFAULT, RING_BYTES_MIN,
@@ -217,6 +217,11 @@ pub struct Breaker {
     /// A partition without progress for this long is stalled; [`BREAKER_GRACE`].
     #[serde(with = "span")]
     pub grace: Duration,
+    /// Failed outcomes in a row that stop a partition; [`BREAKER_FAILURES`].
+    pub failures: u32,
+    /// How long a partition stays stopped before it is tried again; [`BREAKER_RESET`].
+    #[serde(with = "span")]
+    pub reset: Duration,
 }
 
 /// `[divert]`
@@ -370,7 +375,7 @@ impl Default for Publish {
 
 impl Default for Breaker {
     fn default() -> Breaker {
-        Breaker { grace: Duration::from_secs(1) }
+        Breaker { grace: Duration::from_secs(1), failures: 20, reset: Duration::from_secs(5) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Assembly: rings, slabs, windows and shards put together, before any thread runs. The router starts threads on what
 //! comes out; a test or a simulator turns the shards by hand.
 
+use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::config::{Limits, MemorySum};
 use crate::dedup::WindowLimits;
@@ -101,6 +102,11 @@ impl Blueprint {
                 ttl: limits.dedup_ttl,
             },
             settle_window: limits.settle_window,
+            breaker: BreakerLimits {
+                failures: limits.breaker_failures,
+                grace: limits.breaker_grace,
+                reset: limits.breaker_reset,
+            },
             publish_timeout: limits.publish_timeout,
             record_time_is_event: self.record_time_is_event,
             router_id: self.router_id.clone().into_boxed_str(),

@@ -18,6 +18,7 @@ pub(super) fn publish(counts: &Counts, blocked_partitions: usize) {
         ("fencepost_rejected_total", counts.rejected),
         ("fencepost_late_total", counts.late),
         ("fencepost_refused_batches_total", counts.refused_batches),
+        ("fencepost_breakers_opened_total", counts.breakers_opened),
         ("fencepost_would_reorder_total", counts.would_reorder),
         ("fencepost_uncertain_total", counts.uncertain),
         ("fencepost_producer_rebuilds_total", counts.producer_rebuilds),

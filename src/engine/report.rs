@@ -40,6 +40,8 @@ pub struct Counts {
     pub late: u64,
     /// Batches the broker refused.
     pub refused_batches: u64,
+    /// Times a partition's breaker opened.
+    pub breakers_opened: u64,
     /// Failed, since sending them would have reordered their device.
     pub would_reorder: u64,
     /// Re-sent although they may be in the log already.
@@ -116,6 +118,7 @@ impl Counts {
             counts.in_flight += page.in_flight.get();
             counts.late += page.late.get();
             counts.refused_batches += page.refused_batches.get();
+            counts.breakers_opened += page.breakers_opened.get();
             counts.would_reorder += page.would_reorder.get();
             counts.uncertain += page.uncertain.get();
             counts.producer_rebuilds += page.producer_rebuilds.get();

@@ -21,6 +21,8 @@ pub struct ShardPage {
     pub late: Counter,
     /// Batches a broker refused.
     pub refused_batches: Counter,
+    /// Times a partition's breaker opened.
+    pub breakers_opened: Counter,
     /// Failed, since a later trigger of the device had been handed over already.
     pub would_reorder: Counter,
     /// Re-sent although they may be in the log already; the same key, so that a reader can collapse them.

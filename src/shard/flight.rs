@@ -3,6 +3,7 @@
 //! A [`Line`] is one partition's triggers in submit order: some lent to the sink, then those that wait. It is a doubly
 //! linked list through the flights, so that settling one from the middle is four stores. A flight is one cache line.
 
+use crate::breaker::Breaker;
 use crate::slab::SlotId;
 use crate::units::{Nanos, Seq, UnixMs};
 
@@ -121,8 +122,8 @@ pub struct Line {
     pub not_before: Nanos,
     /// How long to wait after the next refusal.
     pub pause: Nanos,
-    /// Refusals since the last acknowledgement; a refused batch is one.
-    pub failures_in_row: u32,
+    /// Whether the partition is trusted with more than a probe.
+    pub breaker: Breaker,
     /// The number the next trigger of this partition gets.
     pub next_partition_seq: u64,
     /// The highest acknowledged offset; −1: none.
@@ -149,7 +150,7 @@ impl Line {
         blocked: false,
         not_before: Nanos(0),
         pause: PAUSE_MIN,
-        failures_in_row: 0,
+        breaker: Breaker::CLOSED,
         next_partition_seq: 1,
         last_acked: -1,
     };

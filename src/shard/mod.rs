@@ -12,6 +12,7 @@ mod turn;
 
 pub use turn::Turn;
 
+use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::dedup::{Window, WindowLimits};
 use crate::hlc::HlcClock;
@@ -47,6 +48,8 @@ pub struct ShardLimits {
     pub dedup: WindowLimits,
     /// Seqs of one ingress that may be unsettled.
     pub settle_window: usize,
+    /// When a partition's breaker opens, and for how long.
+    pub breaker: BreakerLimits,
     /// An acknowledgement later than this is counted as late.
     pub publish_timeout: Nanos,
     /// Whether a record carries the event's time instead of the time of acceptance.
@@ -104,6 +107,8 @@ struct Core<S: Sink> {
     /// Room for the reports of a turn.
     reports: Vec<Report>,
     lent: u32,
+    /// When the breakers were looked at last.
+    ticked: Nanos,
     /// Every partition is blocked, since the slots run out.
     is_full: bool,
     shared: Arc<Shared>,
@@ -152,6 +157,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             failing: VecDeque::with_capacity(limits.slab.slots),
             reports: Vec::with_capacity(turn::REPORTS + turn::BATCH),
             lent: 0,
+            ticked: Nanos(0),
             is_full: false,
             slab,
             limits,

@@ -25,8 +25,8 @@ impl<S: Sink> Core<S> {
         match report.outcome {
             Outcome::Acked { offset } => {
                 line.last_acked = line.last_acked.max(offset);
-                line.failures_in_row = 0;
                 line.pause = PAUSE_MIN;
+                let has_closed = line.breaker.acked(now);
                 let took = now.since(flight.sent);
                 self.page.publish.record(took);
                 self.page.settle.record(now.since(flight.accepted));
@@ -34,6 +34,9 @@ impl<S: Sink> Core<S> {
                     self.page.late.add(1);
                 }
                 self.deliver(slot);
+                if has_closed {
+                    self.breaker_changed(flight.line);
+                }
             }
             Outcome::Failed { fault, persisted } => {
                 self.flights[slot.0 as usize].phase = Phase::Waiting;
@@ -80,9 +83,10 @@ impl<S: Sink> Core<S> {
                 return;
             }
             Fault::Frame(_) | Fault::Partition(_) => {
+                let mut has_opened = false;
                 if report.first {
-                    line.failures_in_row += 1;
                     self.page.refused_batches.add(1);
+                    has_opened = line.breaker.failed(now, &self.limits.breaker);
                     if matches!(fault, Fault::Partition(_)) {
                         line.back_off(now);
                     }
@@ -92,9 +96,13 @@ impl<S: Sink> Core<S> {
                     flight.was_refused = true;
                     line.refused += 1;
                 }
+                if has_opened {
+                    self.breaker_changed(index);
+                }
             }
             Fault::Purged => {}
         }
+        let line = &mut self.lines[index as usize];
         line.mode = Mode::OneByOne;
         line.unsent = NONE;
         if !line.came_back {

@@ -3,6 +3,7 @@
 use super::flight::{Flight, Line, Mode, NONE, Phase};
 use super::shared::FailedReason;
 use super::{Core, Shard};
+use crate::breaker::{Permit, State};
 use crate::clock::Clock;
 use crate::dedup::Seen;
 use crate::ring::{Incoming, Take};
@@ -16,6 +17,8 @@ use crate::wire::{self, Frame};
 pub(super) const REPORTS: usize = 8_192;
 /// The records of a batch, unless `batch.num.messages` is set higher; then the first such batch costs an allocation.
 pub(super) const BATCH: usize = 10_000;
+/// How often breakers are looked at; each look walks the lines of the shard.
+const BREAKER_TICK: Nanos = Nanos::from_millis(5);
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
 const SAMPLED_TURNS: u64 = 16;
 /// What Kafka adds to key and value at the most: the header of a batch of one (61 bytes), the record's own lengths.
@@ -40,6 +43,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         let now = self.clock.now();
         let reports = self.core.collect(now.mono);
         let taken = self.take(now);
+        self.core.tick_breakers(now.mono);
         self.core.send_waiting(now.mono);
         self.core.show();
         if taken + reports > 0 {
@@ -197,6 +201,9 @@ impl<S: Sink> Core<S> {
             flight.attempts = flight.attempts.saturating_add(1);
             let line = &mut self.lines[index as usize];
             line.unsent = flight.next;
+            if line.lent == 0 {
+                line.breaker.first_sent(now);
+            }
             line.lent += 1;
             self.lent += 1;
         }
@@ -214,7 +221,11 @@ impl<S: Sink> Core<S> {
     }
 
     fn may_send(&self, line: &Line, now: Nanos) -> bool {
-        let window = if line.mode == Mode::OneByOne { 1 } else { self.limits.inflight_partition };
+        let window = match (line.mode, line.breaker.permit(line.lent)) {
+            (_, Permit::Hold) => 0,
+            (_, Permit::Probe) | (Mode::OneByOne, Permit::Flow) => 1,
+            (Mode::Flowing, Permit::Flow) => self.limits.inflight_partition,
+        };
         line.unsent != NONE && line.lent < window && self.lent < self.limits.inflight_total && now >= line.not_before
     }
 
@@ -235,11 +246,41 @@ impl<S: Sink> Core<S> {
         }
     }
 
+    /// Breakers that open for want of progress, and those whose time to probe has come.
+    fn tick_breakers(&mut self, now: Nanos) {
+        if now.since(self.ticked) < BREAKER_TICK {
+            return;
+        }
+        self.ticked = now;
+        for index in 0..self.lines.len() as u32 {
+            let line = &mut self.lines[index as usize];
+            if line.breaker.tick(now, line.lent, &self.limits.breaker) {
+                self.breaker_changed(index);
+            }
+        }
+    }
+
+    /// Says what a breaker's new state means for submits, and gives its line a chance to send.
+    pub(super) fn breaker_changed(&mut self, index: u32) {
+        let (partition, state) = (self.partition(index), self.lines[index as usize].breaker.state());
+        match state {
+            State::Open(cause) => {
+                self.page.breakers_opened.add(1);
+                log::warn!("partition {partition}: breaker open, cause {cause:?}; submits for it are shed");
+            }
+            State::HalfOpen(_) => log::debug!("partition {partition}: breaker half open"),
+            State::Closed => log::info!("partition {partition}: breaker closed"),
+        }
+        self.judge_fill(index);
+        self.keep_sending(index);
+    }
+
     /// Says whether submits for the partition are to be shed.
     pub(super) fn judge_fill(&mut self, index: u32) {
         let window = self.limits.inflight_partition;
         let line = &mut self.lines[index as usize];
-        let is_blocked = if line.blocked { line.held > window / 8 * 7 } else { line.held >= window };
+        let is_full = if line.blocked { line.held > window / 8 * 7 } else { line.held >= window };
+        let is_blocked = is_full || !line.breaker.is_closed();
         if is_blocked != line.blocked {
             line.blocked = is_blocked;
             if !self.is_full {
