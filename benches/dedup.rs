@@ -177,7 +177,11 @@ fn dedup(criterion: &mut Criterion) {
             let mut sum = 0_u64;
             bencher.iter_custom(|iterations| {
                 turn += 1;
-                in_batches(iterations, |n| (n, mix(n ^ (turn << 40))), |_, place| sum = sum.wrapping_add(words[at(place)]))
+                in_batches(
+                    iterations,
+                    |n| (n, mix(n ^ (turn << 40))),
+                    |_, place| sum = sum.wrapping_add(words[at(place)]),
+                )
             });
             black_box(sum);
         });

@@ -2,6 +2,7 @@
 
 mod arena;
 mod limits;
+mod table;
 mod window;
 
 #[cfg(test)]

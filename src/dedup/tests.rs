@@ -97,7 +97,11 @@ fn d3_a_release_forgets_and_leaves_nothing_behind() {
     for n in 1..capacity as u64 {
         add(&mut window, n, Nanos(3), 0);
     }
-    assert_eq!(ask(&mut window, 0, Nanos(4), 0), Seen::Settled, "the released entry of A must not take the later one along");
+    assert_eq!(
+        ask(&mut window, 0, Nanos(4), 0),
+        Seen::Settled,
+        "the released entry of A must not take the later one along"
+    );
     window.assert_consistent();
 
     // One below capacity, so that no release costs a settled key its place.
@@ -260,7 +264,8 @@ fn squeezing_out_the_dead_costs_at_most_three_copies_a_key() {
     let owned = |n| Owned::with_device_len(n, 40);
     let capacity = 2_000;
     let key_bytes = capacity * owned(0).words() * 8;
-    let mut window = small(WindowLimits { capacity: capacity + 1, key_bytes: key_bytes + 200, tokens: 8, ttl: Nanos::MAX });
+    let mut window =
+        small(WindowLimits { capacity: capacity + 1, key_bytes: key_bytes + 200, tokens: 8, ttl: Nanos::MAX });
     for n in 0..capacity as u64 {
         assert_eq!(window.ask(owned(n).key(), owned(n).hash(), Nanos(n), 0), Seen::New);
         window.commit(0);
@@ -298,7 +303,8 @@ fn keys_that_stay_pending_cost_at_most_one_copy_a_key() {
 
 #[test]
 fn memory_is_known_before_it_is_taken() {
-    for (capacity, tokens) in [(1, 1), (3, 1), (6, 2), (7, 7), (100, 10), (57_343, 64), (57_344, 64), (250_000, 16_384)] {
+    for (capacity, tokens) in [(1, 1), (3, 1), (6, 2), (7, 7), (100, 10), (57_343, 64), (57_344, 64), (250_000, 16_384)]
+    {
         let limits = limits(capacity, tokens);
         assert_eq!(Window::new(limits).memory_bytes(), limits.memory_bytes(), "{limits:?}");
     }
@@ -452,9 +458,8 @@ fn forget_what_left(
 ) -> Result<(), TestCaseError> {
     let is_in = |keys: &[(Vec<u8>, State, Nanos)], key: &(Vec<u8>, State, Nanos)| keys.iter().any(|one| one.0 == key.0);
     let is_over = |key: &(Vec<u8>, State, Nanos)| now.since(key.2) >= TTL;
-    let words = |keys: &[(Vec<u8>, State, Nanos)]| -> usize {
-        keys.iter().map(|key| arena::record_words(key.0.len())).sum()
-    };
+    let words =
+        |keys: &[(Vec<u8>, State, Nanos)]| -> usize { keys.iter().map(|key| arena::record_words(key.0.len())).sum() };
     let left: Vec<_> = before.iter().filter(|key| !is_in(after, key)).collect();
     let early: Vec<_> = left.iter().filter(|key| !is_over(key)).collect();
     prop_assert!(left.iter().all(|key| key.1 == State::Settled), "a pending key was evicted");
@@ -465,7 +470,9 @@ fn forget_what_left(
             || words(after) + arena::record_words(last.0.len()) > limits.key_bytes / 8;
         prop_assert!(with_it, "a key was evicted though it would have fitted");
         let at = before.iter().position(|key| key.0 == last.0).expect("it was there");
-        prop_assert!(before[..at].iter().all(|key| key.1 == State::Pending || !is_in(after, key) || after_is_new(after, key)));
+        prop_assert!(
+            before[..at].iter().all(|key| key.1 == State::Pending || !is_in(after, key) || after_is_new(after, key))
+        );
     }
     known.retain(|key| {
         let stored = Owned::with_device_len(key.n, 1 + (key.n as usize * 37) % 256).stored();
