@@ -237,11 +237,6 @@ impl Arena {
         }
     }
 
-    #[inline]
-    pub(super) fn hash(&self, place: Place) -> u64 {
-        self.words[place as usize + 1]
-    }
-
     /// Whether the record at `place` is of `key`, byte for byte.
     #[inline]
     pub(super) fn holds(&self, place: Place, key: &Key<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! What a window may hold, which limits work together, and how much memory that takes: known before one is made.
 
 use super::arena::{Cut, RECORD_WORDS_MAX, record_words};
-use super::window::Bucket;
+use super::table::Table;
 use crate::units::Nanos;
 
 const WORD: usize = size_of::<u64>();
@@ -47,14 +47,12 @@ impl WindowLimits {
         tokens as usize
     }
 
-    /// What a window of these limits allocates, in bytes of address space. Memory is taken as keys come; about a byte
-    /// and a quarter per key of capacity (the control bytes of the table) is taken at once.
+    /// What a window of these limits allocates, in bytes of address space. Memory is taken as keys come; only the
+    /// control bytes of the table, about three a key of capacity, are taken at once.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let buckets = self.table_buckets();
-        // One control byte a bucket, and a group of them repeated at the end.
-        let table = buckets * size_of::<Bucket>() + buckets + GROUP;
-        self.cut(SEGMENT_WORDS).memory_bytes() + table + self.tokens as usize * size_of::<u32>()
+        let tokens = self.tokens as usize * size_of::<u32>();
+        Table::memory_of(self.capacity) + self.default_cut().memory_bytes() + tokens
     }
 
     /// Panics on limits that cannot work.
@@ -75,11 +73,6 @@ impl WindowLimits {
         );
     }
 
-    /// For what the table must be made: see the notes on the table in the room's head.
-    pub(super) const fn table_capacity(&self) -> usize {
-        2 * (self.capacity + 1)
-    }
-
     pub(super) fn live_words_max(&self) -> usize {
         self.key_bytes / WORD
     }
@@ -91,18 +84,4 @@ impl WindowLimits {
     pub(super) fn default_cut(&self) -> Cut {
         self.cut(SEGMENT_WORDS)
     }
-
-    /// The buckets that hashbrown takes for [`WindowLimits::table_capacity`]; a test compares them.
-    fn table_buckets(&self) -> usize {
-        let capacity = self.table_capacity();
-        match capacity {
-            0..4 => 4,
-            4..8 => 8,
-            8..15 => 16,
-            _ => (capacity * 8 / 7).next_power_of_two(),
-        }
-    }
 }
-
-/// How many control bytes hashbrown reads at once.
-const GROUP: usize = if cfg!(any(target_feature = "sse2", target_arch = "loongarch64")) { 16 } else { 8 };

@@ -2,23 +2,14 @@
 
 use super::arena::{Arena, Cut, Header, Place, State, record_words};
 use super::limits::WindowLimits;
+use super::table::{Probe, Table};
 use crate::trigger::Key;
 use crate::units::Nanos;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 /// Expired records that one new key may reclaim: two for one, so that a full window empties as fast as it filled.
 const EXPIRED_PER_ASK: u32 = 2;
 /// Records that one new key moves along while free segments run low: what [`Cut::of`] counts on to keep up.
 const MOVED_PER_ASK: u32 = 4;
-
-/// What a bucket holds: where the record is, and enough of its hash to keep strangers out of the arena.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
-    place: Place,
-    /// The upper half of the hash; the table's tag is the top 7 bits of it, the place in the table is the lower half.
-    hash_high: u32,
-}
 
 /// The answer to an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +24,7 @@ pub enum Seen {
 
 /// One shard's window. See the [room's head](super) for what it promises.
 pub struct Window {
-    table: HashTable<Bucket>,
+    table: Table,
     arena: Arena,
     /// By token: the place of its pending record plus one; 0 when the token is not in use.
     pending: Vec<u32>,
@@ -45,7 +36,6 @@ pub struct Window {
     capacity: usize,
     live_words_max: usize,
     ttl: Nanos,
-    table_capacity: usize,
 }
 
 impl Window {
@@ -60,10 +50,8 @@ impl Window {
 
     pub(super) fn with_cut(limits: WindowLimits, cut: Cut) -> Window {
         limits.assert_sound();
-        let table = HashTable::with_capacity(limits.table_capacity());
         Window {
-            table_capacity: table.capacity(),
-            table,
+            table: Table::new(limits.capacity),
             arena: Arena::new(cut),
             pending: vec![0; limits.tokens as usize],
             pending_len: 0,
@@ -88,32 +76,26 @@ impl Window {
     #[inline]
     pub fn ask(&mut self, key: Key<'_>, hash: u64, now: Nanos, token: u32) -> Seen {
         let Window { table, arena, .. } = self;
-        let hash_high = high(hash);
-        let found = table.entry(
-            hash,
-            |bucket| bucket.hash_high == hash_high && arena.holds(bucket.place, &key),
-            |bucket| arena.hash(bucket.place),
-        );
-        let place = match found {
-            Entry::Occupied(mut entry) => {
-                let old = arena.header(entry.get().place);
+        let place = match table.probe(hash, |place| arena.holds(place, &key)) {
+            Probe::Found(found) => {
+                let old = arena.header(found.place());
                 match old.state {
                     State::Pending => return Seen::Pending(old.owner),
                     State::Settled if now.since(old.first_seen) < self.ttl => return Seen::Settled,
                     // Its time is over: the key begins anew, in the same bucket.
                     State::Settled => {
-                        arena.set_state(entry.get().place, State::Dead);
+                        arena.set_state(found.place(), State::Dead);
                         self.live_words -= old.words;
                         let place = arena.append(&key, hash, now, token);
-                        entry.get_mut().place = place;
+                        found.set(place);
                         place
                     }
                     State::Dead => unreachable!("a dead record has no bucket"),
                 }
             }
-            Entry::Vacant(entry) => {
+            Probe::Vacant(vacant) => {
                 let place = arena.append(&key, hash, now, token);
-                entry.insert(Bucket { place, hash_high });
+                vacant.insert(place);
                 place
             }
         };
@@ -146,7 +128,7 @@ impl Window {
         let header = self.arena.header(place);
         self.arena.set_state(place, State::Dead);
         self.live_words -= header.words;
-        self.erase(place, header.hash);
+        self.table.remove(header.hash, place);
     }
 
     /// Live keys: pending, settled, and those whose time is over but whose turn to leave has not come.
@@ -158,7 +140,7 @@ impl Window {
     /// Whether no key is in the window.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.table.len() == 0
     }
 
     /// Keys that are pending.
@@ -186,22 +168,16 @@ impl Window {
         self.capacity
     }
 
-    /// The table's buckets that are neither free nor in use. They stay few (see the room's head); this is the evidence.
-    #[must_use]
-    pub fn tombstones(&self) -> usize {
-        self.table_capacity - self.table.capacity()
-    }
-
     /// What the table has allocated, in bytes.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
-        self.table.allocation_size()
+        self.table.memory_bytes()
     }
 
     /// What the window has allocated, in bytes of address space: [`WindowLimits::memory_bytes`], measured.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.table.allocation_size() + self.arena.cut.memory_bytes() + self.pending.len() * size_of::<u32>()
+        self.table.memory_bytes() + self.arena.cut.memory_bytes() + self.pending.len() * size_of::<u32>()
     }
 
     /// After each new key: the limits hold again, some of what has expired is gone, and the arena has its reserve.
@@ -277,23 +253,13 @@ impl Window {
     #[inline]
     fn forget(&mut self, place: Place, header: &Header) {
         self.live_words -= header.words;
-        self.erase(place, header.hash);
-    }
-
-    #[inline]
-    fn erase(&mut self, place: Place, hash: u64) {
-        // A place is of one record, so the arena need not be read.
-        match self.table.find_entry(hash, |bucket| bucket.place == place) {
-            Ok(entry) => entry.remove(),
-            Err(_) => unreachable!("a live record has a bucket"),
-        };
+        self.table.remove(header.hash, place);
     }
 
     #[cold]
     fn carry(&mut self, place: Place, header: &Header) {
         let to = self.arena.carry(place, header.words);
-        self.table.find_mut(header.hash, |bucket| bucket.place == place).expect("a live record has a bucket").place =
-            to;
+        self.table.replace(header.hash, place, to);
         if header.state == State::Pending {
             self.pending[header.owner as usize] = to + 1;
         }
@@ -317,10 +283,9 @@ impl Window {
         let (mut live, mut pending, mut words) = (0, 0, 0);
         for place in self.arena.places() {
             let header = self.arena.header(place);
-            let in_table = self.table.find(header.hash, |bucket| bucket.place == place);
-            assert_eq!(in_table.is_some(), header.state != State::Dead, "record at {place} is {:?}", header.state);
-            if let Some(bucket) = in_table {
-                assert_eq!(bucket.hash_high, high(header.hash));
+            let in_table = self.table.contains(header.hash, place);
+            assert_eq!(in_table, header.state != State::Dead, "record at {place} is {:?}", header.state);
+            if in_table {
                 live += 1;
                 words += header.words;
             }
@@ -351,9 +316,4 @@ impl Window {
             .map(|(place, header)| (self.arena.key_bytes(place).to_vec(), header.state, header.first_seen))
             .collect()
     }
-}
-
-#[inline]
-const fn high(hash: u64) -> u32 {
-    (hash >> 32) as u32
 }
