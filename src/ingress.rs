@@ -97,6 +97,8 @@ pub(crate) struct IngressPlan {
     pub(crate) settle_window: u64,
     pub(crate) hasher: FixedState,
     pub(crate) router_id_len: usize,
+    /// The process the router's threads live in.
+    pub(crate) generation: u32,
 }
 
 /// One thread's way in. `Send`, not `Clone`: two threads take two.
@@ -114,7 +116,6 @@ pub struct Ingress<C: Clock = SystemClock> {
     wall: UnixMs,
     wall_read: Nanos,
     submits: u64,
-    generation: u32,
 }
 
 impl<C: Clock> Ingress<C> {
@@ -131,7 +132,6 @@ impl<C: Clock> Ingress<C> {
             wall: now.wall.as_ms(),
             wall_read: now.mono,
             submits: 0,
-            generation: fork::generation(),
         }
     }
 
@@ -260,7 +260,7 @@ impl<C: Clock> Ingress<C> {
     }
 
     fn check_gate(&self) -> Result<(), Refused> {
-        if self.generation != fork::generation() {
+        if self.plan.generation != fork::generation() {
             return Err(Refused::Closed(ClosedWhy::Forked));
         }
         match self.shared.gate() {
@@ -317,6 +317,13 @@ impl<C: Clock> Ingress<C> {
 impl<C: Clock> Drop for Ingress<C> {
     /// What was accepted stays accepted; the lane waits for the next ingress, which continues its seqs.
     fn drop(&mut self) {
+        let mut untaken = 0;
+        while self.take_failed().is_some() {
+            untaken += 1;
+        }
+        if untaken > 0 {
+            log::error!("an ingress was dropped with {untaken} failed triggers that nobody took (take_failed)");
+        }
         if let Some(lane) = self.lane.take() {
             self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
         }

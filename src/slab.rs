@@ -70,6 +70,13 @@ impl Arena {
         Layout::from_size_align(bytes, PAGE_BYTES).expect("an arena is smaller than the address space")
     }
 
+    /// Whether a lent frame lies in it.
+    #[must_use]
+    pub fn holds(&self, lent: &Lent) -> bool {
+        let offset = lent.start.as_ptr().addr().wrapping_sub(self.start.as_ptr().addr());
+        offset < self.bytes && lent.len() <= self.bytes - offset
+    }
+
     /// How many bytes it spans.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -159,6 +166,7 @@ pub struct Slab {
     /// Per unit of the arena: the next freed block of its page.
     next_freed: Vec<u16>,
     free_page: u32,
+    free_pages: usize,
     /// Per block size: the pages that have a free block.
     roomy: [u32; BLOCK_BYTES.len()],
     lent: usize,
@@ -208,6 +216,7 @@ impl Slab {
             pages,
             next_freed: vec![0; page_count * UNITS_PER_PAGE],
             free_page: 0,
+            free_pages: page_count,
             roomy: [NONE; BLOCK_BYTES.len()],
             lent: 0,
             leaked_bytes: 0,
@@ -280,7 +289,7 @@ impl Slab {
     ///
     /// # Panics
     /// If it was not lent: a sink reported a frame twice.
-    pub fn take_back(&mut self, id: SlotId) {
+    pub(crate) fn take_back(&mut self, id: SlotId) {
         let slot = &mut self.slots[id.0 as usize];
         assert_eq!(slot.holder, Holder::Client, "{id:?} was reported but is not lent");
         slot.holder = Holder::Shard;
@@ -292,7 +301,7 @@ impl Slab {
     ///
     /// # Panics
     /// If the frame is not lent.
-    pub fn strand(&mut self, id: SlotId) {
+    pub(crate) fn strand(&mut self, id: SlotId) {
         self.take_back(id);
         let slot = &mut self.slots[id.0 as usize];
         if slot.class & STRANDED == 0 {
@@ -314,6 +323,24 @@ impl Slab {
         self.slots[id.0 as usize] = Slot { unit: self.free_slot, len: 0, class: 0, holder: Holder::Nobody };
         self.free_slot = id.0;
         self.free_slots += 1;
+    }
+
+    /// How long the slot's frame is.
+    #[must_use]
+    pub fn frame_len(&self, id: SlotId) -> usize {
+        self.slots[id.0 as usize].len as usize
+    }
+
+    /// How many pages of frames are dealt to no size.
+    #[must_use]
+    pub fn free_pages(&self) -> usize {
+        self.free_pages
+    }
+
+    /// How many pages of frames there are.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.pages.len()
     }
 
     /// Whether a reader still holds the frame.
@@ -376,6 +403,7 @@ impl Slab {
             }
             let page = &mut self.pages[index as usize];
             self.free_page = page.next;
+            self.free_pages -= 1;
             (page.class, page.freed, page.fresh, page.used) = (class as u8, NONE_16, 0, 0);
             self.list_page(index);
         }
@@ -416,6 +444,7 @@ impl Slab {
             let page = &mut self.pages[index as usize];
             page.next = self.free_page;
             self.free_page = index;
+            self.free_pages += 1;
         } else if !is_listed {
             self.list_page(index);
         }

@@ -11,10 +11,11 @@ use crate::metrics::{IngressPage, ShardPage};
 use crate::ring::{RingGauge, RingLimits, ring};
 use crate::shard::flight::{Flight, Line};
 use crate::shard::settled::Outstanding;
-use crate::shard::shared::{Frontier, Shared, Waker};
-use crate::shard::{Shard, ShardLimits, Source};
+use crate::shard::shared::{Failed, FailedReason, Frontier, Shared, Waker};
+use crate::shard::{FAILING, REPORTS_BYTES, Shard, ShardLimits, Source};
 use crate::sink::Sink;
-use crate::slab::{Arena, Slab, SlabLimits};
+use crate::slab::{Arena, Slab, SlabLimits, SlotId};
+use crate::topology::fork;
 use crate::trigger::Rules;
 use crate::units::{PartitionId, ShardId};
 use foldhash::fast::FixedState;
@@ -90,6 +91,7 @@ impl Blueprint {
             turn_batch: limits.turn_batch,
             inflight_partition: limits.inflight_partition as u32,
             inflight_total: limits.inflight_per_shard as u32,
+            frame_bytes_each: limits.frame_arena_bytes_per_shard / limits.slots_per_shard,
             slab: SlabLimits {
                 slots: limits.slots_per_shard,
                 frame_bytes: limits.frame_arena_bytes_per_shard.max(SlabLimits::FRAME_BYTES_MIN),
@@ -128,6 +130,9 @@ impl Blueprint {
         sum.set("frames and slots", "slab", shards * Slab::memory_bytes(shard.slab) as u64);
         sum.set("flights", "shard", shards * (shard.slab.slots * size_of::<Flight>()) as u64);
         sum.set("partition lines", "shard", lines as u64);
+        let failed = FAILED_QUEUE * size_of::<Failed>() + FAILING * size_of::<(SlotId, FailedReason)>();
+        sum.set("failed triggers, to be taken", "shard", rings * failed as u64);
+        sum.set("reports of a turn", "shard", shards * REPORTS_BYTES as u64);
         let pages = shards * ShardPage::BYTES as u64 + limits.ingresses as u64 * IngressPage::BYTES as u64;
         sum.set("counters and histograms", "metrics", pages);
         sum
@@ -177,6 +182,7 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
             // Seeded per process: nobody outside can choose ids whose hashes collide.
             hasher: FixedState::with_seed(RandomState::new().hash_one("fencepost")),
             router_id_len: blueprint.router_id.len(),
+            generation: fork::generation(),
         };
         let common = Common {
             ingress_pages: lanes.iter().map(|lane| Arc::clone(&lane.page)).collect(),
@@ -229,12 +235,7 @@ impl Lane {
         }
     }
 
-    fn add_ring(
-        &mut self,
-        writer: crate::ring::RingWriter,
-        frontier: Arc<Frontier>,
-        failed: rtrb::Consumer<crate::shard::shared::Failed>,
-    ) {
+    fn add_ring(&mut self, writer: crate::ring::RingWriter, frontier: Arc<Frontier>, failed: rtrb::Consumer<Failed>) {
         self.writers.push(writer);
         self.frontiers.push(frontier);
         self.failed.push(failed);

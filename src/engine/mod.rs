@@ -174,6 +174,11 @@ impl<C: Clock> Router<C> {
             // Release, partner: the Acquire in its loop.
             housekeeper.stop.store(true, Ordering::Release);
             housekeeper.thread.thread().unpark();
+            // It may be asking a broker that does not answer; then it ends by itself a little later.
+            let until = Instant::now() + Duration::from_millis(100);
+            while !housekeeper.thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             if housekeeper.thread.is_finished() && housekeeper.thread.join().is_err() {
                 log::error!("the housekeeping thread panicked");
             }

@@ -126,8 +126,10 @@ impl Counts {
             counts.dedup_evicted_early += page.dedup_evicted_early.get();
             counts.dedup_keys += page.dedup_keys.get();
         }
-        // From the rings themselves, not as a difference: so the sum is a check and not a definition.
-        counts.in_rings = common.gauges.iter().map(RingGauge::in_ring).sum();
+        // What a ring holds, and what a batch under way has accepted and not published yet.
+        let pushed: u64 = common.gauges.iter().map(RingGauge::pushed).sum();
+        let in_rings: u64 = common.gauges.iter().map(RingGauge::in_ring).sum();
+        counts.in_rings = in_rings + counts.accepted.saturating_sub(pushed);
         counts
     }
 }

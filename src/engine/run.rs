@@ -10,7 +10,7 @@ use crate::units::Nanos;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How long a shard stays after the gate closed: a submit that passed the gate a moment before is still taken.
-const LINGER: Nanos = Nanos::from_millis(5);
+const LINGER: Nanos = Nanos::from_millis(20);
 
 /// Turns the shard until the router stops and everything is settled, or it is told to leave at once.
 pub(super) fn shard_thread<S: Sink, C: Clock>(
@@ -53,6 +53,9 @@ fn turn_until_done<S: Sink, C: Clock>(shard: &mut Shard<S, C>, shared: &Shared, 
     let mut idle = Idle::new(strategy);
     let mut closed_at = None;
     loop {
+        if shared.is_aborted() {
+            return;
+        }
         let turn = shard.turn();
         if turn.taken + turn.reports > 0 {
             idle.worked(turn.began);
@@ -63,9 +66,6 @@ fn turn_until_done<S: Sink, C: Clock>(shard: &mut Shard<S, C>, shared: &Shared, 
             if shard.is_settled() && turn.began.since(closed_at) >= LINGER {
                 return;
             }
-        }
-        if shared.is_aborted() {
-            return;
         }
         idle.wait(turn.began, turn.lent > 0, waker);
     }

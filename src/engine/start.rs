@@ -145,12 +145,13 @@ impl Router<SystemClock> {
         let settings = config.kafka_settings()?;
         let allowed = affinity::allowed().map_err(|error| StartError::System { what: "asking for the CPUs", error })?;
         let placement = topology::place(limits.shards.into(), &pin_list(config), &allowed)?;
+        let deadline = Instant::now() + limits.start_timeout.as_duration();
         let state = config.state.dir.as_deref().map(StateDir::open).transpose()?;
         let remembered = match &state {
             Some(state) => state.read(&config.topic.name)?,
             None => None,
         };
-        let topic = Topic::resolve(config, &settings, &limits, remembered.as_ref())?;
+        let mut topic = Topic::resolve(config, &settings, &limits, remembered.as_ref())?;
         config.check_partitions(topic.partitions)?;
         let identity = identify(config, remembered, topic.partitions);
         if let Some(state) = &state {
@@ -163,14 +164,14 @@ impl Router<SystemClock> {
             record_time_is_event: settings.record_time == RecordTime::Event,
             limits: limits.clone(),
         };
-        let (assembly, readiness) = assemble(&blueprint, &settings, &config.topic.name, &topic, &placement.others)?;
+        let (assembly, readiness) = assemble(&blueprint, &settings, config, &mut topic, &placement.others, deadline)?;
         if let Some(bytes) = topic.record_bytes_max {
             assembly.common.shared.set_record_bytes_max(bytes);
         }
         let mut router = Router::run(assembly, &placement, strategy(limits.idle))
             .map_err(|error| StartError::System { what: "starting the shards", error })?;
         router.state = state;
-        router.warnings.extend(topic.warnings.iter().cloned());
+        router.warnings.append(&mut topic.warnings);
         router.housekeeper = keep_house(topic, config.topic.name.clone(), placement, Arc::clone(&router.common));
         Ok((router, readiness))
     }
@@ -247,10 +248,12 @@ fn warnings_of(name: &str, facts: &TopicFacts, pinned: u32) -> Vec<String> {
 }
 
 fn drift_text(name: &str, got: u32, pinned: u32) -> String {
-    format!(
-        "partition_count_drift: topic {name} has {got} partitions, {pinned} are pinned; the new ones are not used, \
-         since devices would change their partition"
-    )
+    let meaning = match got.cmp(&pinned) {
+        std::cmp::Ordering::Greater => "the new ones are not used, since devices would change their partition",
+        std::cmp::Ordering::Less => "triggers for the missing ones wait; add partitions to the topic",
+        std::cmp::Ordering::Equal => "as it should be again",
+    };
+    format!("partition_count_drift: topic {name} has {got} partitions, {pinned} are pinned; {meaning}")
 }
 
 /// Who this run is. Without a state directory the incarnation is the date, so that it still rises.
@@ -273,22 +276,28 @@ fn identify(config: &Config, remembered: Option<Remembered>, partitions: u32) ->
 fn assemble(
     blueprint: &Blueprint,
     settings: &KafkaSettings,
-    topic_name: &str,
-    topic: &Topic,
+    config: &Config,
+    topic: &mut Topic,
     cpus: &CpuSet,
+    deadline: Instant,
 ) -> Result<(Assembly<KafkaSink, SystemClock>, Readiness), StartError> {
-    let handle_settings = HandleSettings {
-        topic: topic_name.to_string(),
-        properties: kafka::properties(settings, blueprint.partitions),
-        cpus: cpus.clone(),
-    };
+    let mut properties = kafka::properties(settings, blueprint.partitions);
+    if let Some(limit) = topic.record_bytes_max
+        && let Some(configured) = kafka::bound_batch(&mut properties, limit)
+    {
+        topic.warnings.push(format!(
+            "kafka.properties batch.size = {configured} is above the topic's max.message.bytes = {limit}: batches are kept \
+             below the topic's limit"
+        ));
+    }
+    let handle_settings = HandleSettings { topic: config.topic.name.clone(), properties, cpus: cpus.clone() };
     let make_sink = |_: ShardId, arena: Arc<Arena>| KafkaSink::new(handle_settings.clone(), arena);
     let mut assembly = Assembly::new(blueprint, SystemClock::new(), make_sink)?;
     let mut readiness = Readiness { is_cold: !topic.is_reachable, ..Readiness::default() };
     if !topic.is_reachable {
         return Ok((assembly, readiness));
     }
-    for (id, answer) in warm_all(&mut assembly, blueprint) {
+    for (id, answer) in warm_all(&mut assembly, blueprint, deadline) {
         match answer {
             Ok(warm) => readiness.warm_up = readiness.warm_up.max(warm.took),
             Err(error) if blueprint.limits.start_require_broker => {
@@ -306,8 +315,9 @@ fn assemble(
 fn warm_all(
     assembly: &mut Assembly<KafkaSink, SystemClock>,
     blueprint: &Blueprint,
+    deadline: Instant,
 ) -> Vec<(ShardId, Result<WarmUp, WarmUpError>)> {
-    let limit = blueprint.limits.start_timeout.as_duration();
+    let limit = deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
     std::thread::scope(|scope| {
         let mut warming = Vec::new();
         for (index, shard) in assembly.shards.iter_mut().enumerate() {
@@ -322,13 +332,15 @@ fn warm_all(
 
 /// Looks at the topic now and then, more partitions than pinned are an alarm, once; and publishes the counters.
 fn keep_house(
-    topic: Topic,
+    mut topic: Topic,
     name: String,
     placement: Placement,
     common: Arc<Common<SystemClock>>,
 ) -> Option<Housekeeper> {
     let stop = Arc::new(AtomicBool::new(false));
     let is_stopped = Arc::clone(&stop);
+    // The clients that start used were made on any CPU; housekeeping makes its own, off the shards'.
+    topic.desk.close();
     let body = move || {
         if let Err(error) = affinity::restrict_to(&placement.others) {
             log::warn!("housekeeping is not kept on CPUs {}: {error}", placement.others);
@@ -338,17 +350,18 @@ fn keep_house(
         loop {
             std::thread::park_timeout(PUBLISH_INTERVAL);
             // Acquire, partner: the Release in `Router::stop`.
-            if is_stopped.load(Ordering::Acquire) {
+            let is_last = is_stopped.load(Ordering::Acquire);
+            export::publish(&Counts::of(&common), common.shared.blocked_count());
+            if is_last {
                 return;
             }
-            export::publish(&Counts::of(&common), common.shared.blocked_count());
             if looked.elapsed() < DRIFT_INTERVAL {
                 continue;
             }
             looked = Instant::now();
             match topic.desk.facts(Duration::from_secs(5)) {
                 Ok(facts) => {
-                    if facts.partitions > alarmed {
+                    if facts.partitions != alarmed {
                         alarmed = facts.partitions;
                         log::error!("{}", drift_text(&name, facts.partitions, topic.partitions));
                     }

@@ -60,8 +60,8 @@ pub struct Flight {
     pub phase: Phase,
     /// How often it was handed over, up to 255.
     pub attempts: u8,
-    /// Its batch was refused; it is tried again alone.
-    pub was_refused: bool,
+    /// Its batch was refused for a record in it, perhaps this one.
+    pub is_suspect: bool,
     /// The handle it was at last was lost with it: nobody knows whether it is in the log, but what was behind it there
     /// is only if it is.
     pub went_down: bool,
@@ -88,7 +88,7 @@ impl Flight {
         ring: 0,
         phase: Phase::Free,
         attempts: 0,
-        was_refused: false,
+        is_suspect: false,
         went_down: false,
         is_news: false,
     };
@@ -99,9 +99,9 @@ impl Flight {
 pub enum Mode {
     /// In order, as many as the window allows.
     Flowing,
-    /// Something came back: nothing is sent until nothing is lent, then the head alone, one at a time, until no refused
-    /// one is left. Sending on would put what came back behind later triggers of its device.
-    OneByOne,
+    /// Something came back: nothing is sent until nothing is lent, then a group from the head on, and so on until no
+    /// suspect is left. Sending on would put what came back behind later triggers of its device.
+    Careful,
 }
 
 /// One partition's triggers, in submit order.
@@ -117,8 +117,17 @@ pub struct Line {
     pub held: u32,
     /// How many are lent.
     pub lent: u32,
-    /// How many were refused and are tried alone.
-    pub refused: u32,
+    /// How many were in a batch that was refused for a record in it.
+    pub suspects: u32,
+    /// How many are sent at once while careful. Halved by each refusal, so that one bad record among thousands is found
+    /// in a dozen rounds; doubled by each group that went through.
+    pub group: u32,
+    /// Something of the group at the sink was refused.
+    pub is_group_refused: bool,
+    /// The partition itself refused: one trigger goes ahead until one is acknowledged.
+    pub is_probing: bool,
+    /// Bytes of the frames in it.
+    pub frame_bytes: u64,
     /// How it sends.
     pub mode: Mode,
     /// Something came back in this turn and has not been looked at.
@@ -152,7 +161,11 @@ impl Line {
         unsent: NONE,
         held: 0,
         lent: 0,
-        refused: 0,
+        suspects: 0,
+        group: 1,
+        is_group_refused: false,
+        is_probing: false,
+        frame_bytes: 0,
         mode: Mode::Flowing,
         came_back: false,
         listed: false,

@@ -10,7 +10,7 @@ pub mod settled;
 pub mod shared;
 mod turn;
 
-pub use turn::Turn;
+pub use turn::{REPORTS_BYTES, Turn};
 
 use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
@@ -24,7 +24,7 @@ use crate::units::{Nanos, PartitionId, ShardId};
 use flight::{Flight, Line};
 use settled::Outstanding;
 use shared::{Failed, FailedReason, Frontier, Shared};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// How large one shard is, and what it does when.
@@ -42,6 +42,8 @@ pub struct ShardLimits {
     pub inflight_partition: u32,
     /// Triggers of all its partitions handed over and not reported.
     pub inflight_total: u32,
+    /// What a frame is reckoned at: a partition may hold `inflight_partition` times as many bytes.
+    pub frame_bytes_each: usize,
     /// Slots and frame bytes, for what is handed over and what waits.
     pub slab: SlabLimits,
     /// The dedup window; its tokens are the slots.
@@ -76,7 +78,12 @@ struct Account {
     frontier: Arc<Frontier>,
     shown: u64,
     failed: rtrb::Producer<Failed>,
+    /// Slots whose triggers failed, while the queue back to the ingress is full.
+    failing: VecDeque<(SlotId, FailedReason)>,
 }
+
+/// Failed triggers of one ring that wait for the ingress without an allocation; more of them cost one.
+pub const FAILING: usize = 1_024;
 
 /// One shard.
 pub struct Shard<S: Sink, C: Clock> {
@@ -104,8 +111,8 @@ struct Core<S: Sink> {
     came_back: Vec<u32>,
     /// What landed in this turn behind something that came back, and what may have.
     news: Vec<SlotId>,
-    /// Slots whose triggers failed, while the queue back to the ingress is full.
-    failing: VecDeque<(SlotId, FailedReason)>,
+    /// Devices of the group that a careful line is sending.
+    group_devices: HashSet<u32>,
     /// Room for the reports of a turn.
     reports: Vec<Report>,
     lent: u32,
@@ -145,6 +152,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
                 frontier: source.frontier,
                 shown: 0,
                 failed: source.failed,
+                failing: VecDeque::with_capacity(FAILING),
             });
         }
         let core = Core {
@@ -157,7 +165,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             to_send: VecDeque::with_capacity(owned as usize),
             came_back: Vec::with_capacity(owned as usize),
             news: Vec::with_capacity(limits.slab.slots),
-            failing: VecDeque::with_capacity(limits.slab.slots),
+            group_devices: HashSet::new(),
             reports: Vec::with_capacity(turn::REPORTS + turn::BATCH),
             lent: 0,
             ticked: Nanos(0),
@@ -180,10 +188,12 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         &self.clock
     }
 
-    /// Whether nothing waits in its rings, its slots or at the sink.
+    /// Whether nothing waits in its rings, its lines or at the sink. What failed and is not taken back yet does not
+    /// count: no time brings it further.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.core.slab.free_slots() == self.core.slab.slots() && self.rings.iter().all(|ring| ring.is_empty())
+        let in_use = self.core.slab.slots() - self.core.slab.free_slots();
+        in_use == self.core.failing() && self.rings.iter().all(|ring| ring.is_empty())
     }
 
     /// The highest acknowledged offset of each of its partitions that has one.
@@ -202,7 +212,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         let (core, page) = (&self.core, &self.core.page);
         let held: u32 = core.lines.iter().map(|line| line.held).sum();
         let in_flight = (core.slab.slots() - core.slab.free_slots()) as u64;
-        assert_eq!(u64::from(held) + core.failing.len() as u64, in_flight, "every slot in use is in a line or failing");
+        assert_eq!(u64::from(held) + core.failing() as u64, in_flight, "every slot in use is in a line or failing");
         assert_eq!(
             page.taken.get(),
             page.delivered.get() + page.deduplicated.get() + page.failed.get() + in_flight,
@@ -214,6 +224,10 @@ impl<S: Sink, C: Clock> Shard<S, C> {
 }
 
 impl<S: Sink> Core<S> {
+    fn failing(&self) -> usize {
+        self.accounts.iter().map(|account| account.failing.len()).sum()
+    }
+
     fn partition(&self, line: u32) -> PartitionId {
         PartitionId(line * u32::from(self.limits.shards) + u32::from(self.limits.id.0))
     }

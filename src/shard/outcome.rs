@@ -1,8 +1,8 @@
 //! What a report does to its trigger: settle it, line it up again, or hand it back.
 //!
 //! The rule of order: a trigger is never sent behind a later one of its device. When a batch is refused as a whole, its
-//! triggers are tried again one by one, from the oldest on and only once nothing of the partition is at the sink. By
-//! then it is known what became of the later ones: one whose device has a later trigger in the log by now, or perhaps,
+//! triggers are tried again in smaller groups, from the oldest on and only once nothing of the partition is at the sink;
+//! no group holds two triggers of a device. By then it is known what became of the later ones: one whose device has a later trigger in the log by now, or perhaps,
 //! cannot be sent any more and fails as `WouldReorder`. Where the later ones were refused
 //! too (a lost permission, a policy), nothing fails: all go out again, in order.
 
@@ -28,6 +28,10 @@ impl<S: Sink> Core<S> {
             Outcome::Acked { offset } => {
                 line.last_acked = line.last_acked.max(offset);
                 line.pause = PAUSE_MIN;
+                line.is_probing = false;
+                if line.lent == 0 && !line.is_group_refused {
+                    line.group = line.group.saturating_mul(2).min(self.limits.inflight_partition);
+                }
                 let has_closed = line.breaker.acked(now);
                 let took = now.since(flight.sent);
                 self.page.publish.record(took);
@@ -35,7 +39,7 @@ impl<S: Sink> Core<S> {
                 if took > self.limits.publish_timeout {
                     self.page.late.add(1);
                 }
-                if line.mode == Mode::OneByOne && flight.prev != NONE {
+                if line.mode == Mode::Careful && flight.prev != NONE {
                     // Landed in front of something that came back: that is judged first, by this one's device.
                     self.flights[slot.0 as usize].phase = Phase::Landed;
                     self.note_news(slot);
@@ -43,7 +47,7 @@ impl<S: Sink> Core<S> {
                     self.deliver(slot);
                 }
                 if has_closed {
-                    self.breaker_changed(flight.line);
+                    self.breaker_changed(flight.line, false);
                 }
             }
             Outcome::Failed { fault, persisted } => {
@@ -85,38 +89,55 @@ impl<S: Sink> Core<S> {
             self.page.uncertain.add(1);
             self.note_news(slot);
         }
-        let line = &mut self.lines[index as usize];
         match fault {
-            // Alone in its batch and refused for itself: poison. That says nothing of the partition.
+            // Alone in its batch and refused for itself, or named by the broker: poison. That says nothing of the
+            // partition.
             Fault::Frame(code) if report.batch == 1 => {
                 self.fail(slot, FailedReason::Refused { code });
                 self.keep_sending(index);
                 return;
             }
-            Fault::Frame(_) | Fault::Partition(_) => {
-                let mut has_opened = false;
+            Fault::Frame(_) => self.suspect(slot, report.batch),
+            Fault::Partition(_) => {
+                let line = &mut self.lines[index as usize];
+                (line.is_probing, line.group) = (true, 1);
                 if report.first {
-                    self.page.refused_batches.add(1);
-                    has_opened = line.breaker.failed(now, &self.limits.breaker);
-                    if matches!(fault, Fault::Partition(_)) {
-                        line.back_off(now);
-                    }
-                }
-                let flight = &mut self.flights[slot.0 as usize];
-                if !flight.was_refused {
-                    flight.was_refused = true;
-                    line.refused += 1;
-                }
-                if has_opened {
-                    self.breaker_changed(index);
+                    line.back_off(now);
                 }
             }
-            Fault::Purged => {}
+            // Nothing is wrong with it: it goes out again in its place.
+            Fault::Neighbour | Fault::Purged => {}
+        }
+        if report.first && matches!(fault, Fault::Frame(_) | Fault::Partition(_)) {
+            self.count_refusal(index, now);
         }
         let line = &mut self.lines[index as usize];
-        line.mode = Mode::OneByOne;
+        line.mode = Mode::Careful;
         line.unsent = NONE;
         self.note_came_back(index);
+    }
+
+    /// One of its batch of `batch` frames was refused for itself, and nobody says which.
+    fn suspect(&mut self, slot: SlotId, batch: u32) {
+        let flight = &mut self.flights[slot.0 as usize];
+        let line = &mut self.lines[flight.line as usize];
+        let most = if line.mode == Mode::Careful { line.group } else { u32::MAX };
+        line.group = most.min(batch / 2).max(1);
+        line.is_group_refused = true;
+        if !flight.is_suspect {
+            flight.is_suspect = true;
+            line.suspects += 1;
+        }
+    }
+
+    /// A batch, or the partition as such, was refused: one failure, however many frames it held.
+    pub(super) fn count_refusal(&mut self, index: u32, now: Nanos) {
+        self.page.refused_batches.add(1);
+        let breaker = &mut self.lines[index as usize].breaker;
+        let was_closed = breaker.is_closed();
+        if breaker.failed(now, &self.limits.breaker) {
+            self.breaker_changed(index, was_closed);
+        }
     }
 
     /// The line is to be looked at after the reports of this turn.
@@ -142,13 +163,18 @@ impl<S: Sink> Core<S> {
     pub(super) fn look_at_what_came_back(&mut self) {
         while let Some(index) = self.came_back.pop() {
             self.lines[index as usize].came_back = false;
-            let mut devices: HashSet<u32> = HashSet::new();
+            // Devices of what landed behind the place at hand, and of what may have.
+            let (mut landed, mut perhaps): (HashSet<u32>, HashSet<u32>) = Default::default();
             let mut at = if self.news.is_empty() { NONE } else { self.lines[index as usize].tail };
             while at != NONE {
                 let flight = self.flights[at as usize];
-                let may_be_behind = flight.phase == Phase::Waiting && devices.contains(&flight.device_tag);
-                if flight.is_news {
-                    devices.insert(flight.device_tag);
+                let tag = &flight.device_tag;
+                let may_be_behind = flight.phase == Phase::Waiting
+                    && (landed.contains(tag) || (!flight.went_down && perhaps.contains(tag)));
+                match (flight.is_news, flight.phase) {
+                    (true, Phase::Landed) => drop(landed.insert(*tag)),
+                    (true, _) => drop(perhaps.insert(*tag)),
+                    (false, _) => {}
                 }
                 if may_be_behind && self.is_behind(SlotId(at)) {
                     self.page.would_reorder.add(1);
@@ -211,7 +237,7 @@ impl<S: Sink> Core<S> {
             }
             let line = &mut self.lines[index as usize];
             line.unsent = line.head;
-            if line.refused == 0 {
+            if line.suspects == 0 && !line.is_probing {
                 line.mode = Mode::Flowing;
             }
             self.keep_sending(index);
@@ -235,32 +261,35 @@ impl<S: Sink> Core<S> {
     }
 
     fn start_failing(&mut self, slot: SlotId, reason: FailedReason) {
-        self.flights[slot.0 as usize].phase = Phase::Failing;
-        self.failing.push_back((slot, reason));
+        let flight = &mut self.flights[slot.0 as usize];
+        flight.phase = Phase::Failing;
+        self.accounts[flight.ring as usize].failing.push_back((slot, reason));
     }
 
-    /// Hands back what failed, as far as the ingress's queue has room.
+    /// Hands back what failed, as far as each ingress's queue has room.
     pub(super) fn hand_back_failed(&mut self) {
-        for _ in 0..self.failing.len() {
-            let Some((slot, reason)) = self.failing.pop_front() else { break };
-            let Flight { seq, ring, .. } = self.flights[slot.0 as usize];
-            let account = &mut self.accounts[ring as usize];
-            if account.failed.push(Failed { seq, reason }).is_err() {
-                self.failing.push_back((slot, reason));
-                continue;
+        for ring in 0..self.accounts.len() {
+            while let Some(&(slot, reason)) = self.accounts[ring].failing.front() {
+                let seq = self.flights[slot.0 as usize].seq;
+                let account = &mut self.accounts[ring];
+                if account.failed.push(Failed { seq, reason }).is_err() {
+                    break;
+                }
+                account.failing.pop_front();
+                account.outstanding.settle(seq.0);
+                self.page.failed.add(1);
+                self.release_slot(slot);
             }
-            account.outstanding.settle(seq.0);
-            self.page.failed.add(1);
-            self.release_slot(slot);
         }
     }
 
     fn take_out(&mut self, slot: SlotId) {
-        let Flight { line, was_refused, .. } = self.flights[slot.0 as usize];
+        let Flight { line, is_suspect, .. } = self.flights[slot.0 as usize];
         let line = &mut self.lines[line as usize];
         line.unlink(&mut self.flights, slot);
-        if was_refused {
-            line.refused -= 1;
+        line.frame_bytes -= self.slab.frame_len(slot) as u64;
+        if is_suspect {
+            line.suspects -= 1;
         }
     }
 

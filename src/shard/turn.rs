@@ -7,7 +7,7 @@ use crate::breaker::{Permit, State};
 use crate::clock::Clock;
 use crate::dedup::Seen;
 use crate::ring::{Incoming, Take};
-use crate::sink::{Busy, Condition, Outgoing, Sink};
+use crate::sink::{Busy, Condition, Fault, Outgoing, Sink};
 use crate::slab::SlotId;
 use crate::trigger::Key;
 use crate::units::{Nanos, Now, UnixMicros, UnixMs};
@@ -17,6 +17,8 @@ use crate::wire::{self, Frame};
 pub(super) const REPORTS: usize = 8_192;
 /// The records of a batch, unless `batch.num.messages` is set higher; then the first such batch costs an allocation.
 pub(super) const BATCH: usize = 10_000;
+/// Room for the reports of a turn, in bytes.
+pub const REPORTS_BYTES: usize = (REPORTS + BATCH) * size_of::<crate::sink::Report>();
 /// How often breakers are looked at; each look walks the lines of the shard.
 const BREAKER_TICK: Nanos = Nanos::from_millis(5);
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
@@ -132,8 +134,8 @@ impl<S: Sink> Core<S> {
             ..Flight::FREE
         };
         self.accounts[ring].outstanding.open(incoming.seq.0);
-        self.lines[line as usize].next_partition_seq += 1;
         self.lines[line as usize].push(&mut self.flights, slot);
+        self.lines[line as usize].frame_bytes += frame_len as u64;
         let size = frame_len + key_range.len() + RECORD_OVERHEAD;
         let limit = self.shared.record_bytes_max();
         if size > limit {
@@ -141,6 +143,7 @@ impl<S: Sink> Core<S> {
             return Take::Taken;
         }
         let state = &mut self.lines[line as usize];
+        state.next_partition_seq += 1;
         if state.unsent == NONE && state.mode == Mode::Flowing {
             state.unsent = slot.0;
         }
@@ -181,6 +184,10 @@ impl<S: Sink> Core<S> {
             }
             let slot = SlotId(line.unsent);
             let flight = self.flights[slot.0 as usize];
+            if line.mode == Mode::Careful && !self.joins_group(index, flight.device_tag) {
+                self.lines[index as usize].unsent = NONE;
+                break;
+            }
             let frame = self.slab.lend(slot);
             // Kafka stamps a record with the time it is handed over; one that waited says when it was accepted.
             let is_fresh = flight.attempts == 0 && now.since(flight.accepted) < Nanos::from_millis(100);
@@ -190,10 +197,18 @@ impl<S: Sink> Core<S> {
                 Outgoing { partition: self.partition(index), frame, key: (flight.key_at, flight.key_len), record_time };
             if let Err(busy) = self.sink.produce(outgoing) {
                 self.slab.take_back(slot);
-                if matches!(busy, Busy::Fault(_)) {
-                    self.lines[index as usize].back_off(now);
+                match busy {
+                    Busy::QueueFull | Busy::NotReady => break,
+                    Busy::Fault(Fault::Frame(code)) => {
+                        self.fail(slot, FailedReason::Refused { code });
+                        continue;
+                    }
+                    Busy::Fault(_) => {
+                        self.lines[index as usize].back_off(now);
+                        self.count_refusal(index, now);
+                        break;
+                    }
                 }
-                break;
             }
             let flight = &mut self.flights[slot.0 as usize];
             flight.phase = Phase::Lent;
@@ -210,10 +225,21 @@ impl<S: Sink> Core<S> {
         self.keep_sending(index);
     }
 
+    /// Whether a careful line may send it beside what it sent just now: a group holds a device once, so that a refusal
+    /// of some of it cannot turn two of its triggers around.
+    fn joins_group(&mut self, index: u32, device_tag: u32) -> bool {
+        let line = &mut self.lines[index as usize];
+        if line.lent == 0 {
+            self.group_devices.clear();
+            line.is_group_refused = false;
+        }
+        self.group_devices.insert(device_tag)
+    }
+
     /// Puts a line with something to send on the list of those that wait for their chance.
     pub(super) fn keep_sending(&mut self, index: u32) {
         let line = &mut self.lines[index as usize];
-        let wants = line.unsent != NONE || line.mode == Mode::OneByOne;
+        let wants = line.unsent != NONE || line.mode == Mode::Careful;
         if wants && line.head != NONE && !line.listed {
             line.listed = true;
             self.to_send.push_back(index);
@@ -223,7 +249,8 @@ impl<S: Sink> Core<S> {
     fn may_send(&self, line: &Line, now: Nanos) -> bool {
         let window = match (line.mode, line.breaker.permit(line.lent)) {
             (_, Permit::Hold) => 0,
-            (_, Permit::Probe) | (Mode::OneByOne, Permit::Flow) => 1,
+            (_, Permit::Probe) => 1,
+            (Mode::Careful, Permit::Flow) => line.group,
             (Mode::Flowing, Permit::Flow) => self.limits.inflight_partition,
         };
         line.unsent != NONE && line.lent < window && self.lent < self.limits.inflight_total && now >= line.not_before
@@ -235,10 +262,10 @@ impl<S: Sink> Core<S> {
             let Some(index) = self.to_send.pop_front() else { break };
             let line = &mut self.lines[index as usize];
             line.listed = false;
-            if line.mode == Mode::OneByOne {
+            if line.mode == Mode::Careful {
                 // Once everything that was lent has come back, what is left goes out from the oldest on.
                 line.unsent = if line.lent == 0 { line.head } else { NONE };
-                if line.lent == 0 && line.refused == 0 {
+                if line.lent == 0 && !line.is_probing && line.suspects == 0 {
                     line.mode = Mode::Flowing;
                 }
             }
@@ -254,18 +281,21 @@ impl<S: Sink> Core<S> {
         self.ticked = now;
         for index in 0..self.lines.len() as u32 {
             let line = &mut self.lines[index as usize];
+            let was_closed = line.breaker.is_closed();
             if line.breaker.tick(now, line.lent, &self.limits.breaker) {
-                self.breaker_changed(index);
+                self.breaker_changed(index, was_closed);
             }
         }
     }
 
     /// Says what a breaker's new state means for submits, and gives its line a chance to send.
-    pub(super) fn breaker_changed(&mut self, index: u32) {
+    pub(super) fn breaker_changed(&mut self, index: u32, was_closed: bool) {
+        if was_closed {
+            self.page.breakers_opened.add(1);
+        }
         let (partition, state) = (self.partition(index), self.lines[index as usize].breaker.state());
         match state {
             State::Open(cause) => {
-                self.page.breakers_opened.add(1);
                 log::warn!("partition {partition}: breaker open, cause {cause:?}; submits for it are shed");
             }
             State::HalfOpen(_) => log::debug!("partition {partition}: breaker half open"),
@@ -279,7 +309,12 @@ impl<S: Sink> Core<S> {
     pub(super) fn judge_fill(&mut self, index: u32) {
         let window = self.limits.inflight_partition;
         let line = &mut self.lines[index as usize];
-        let is_full = if line.blocked { line.held > window / 8 * 7 } else { line.held >= window };
+        let bytes = u64::from(window) * self.limits.frame_bytes_each as u64;
+        let (held, frame_bytes) = (line.held, line.frame_bytes);
+        let is_full = match line.blocked {
+            true => held > window / 8 * 7 || frame_bytes > bytes / 8 * 7,
+            false => held >= window || frame_bytes >= bytes,
+        };
         let is_blocked = is_full || !line.breaker.is_closed();
         if is_blocked != line.blocked {
             line.blocked = is_blocked;
@@ -290,10 +325,11 @@ impl<S: Sink> Core<S> {
         }
     }
 
-    /// When slots run out for all partitions together, submits are shed for all of them.
+    /// When slots or frame bytes run out for all partitions together, submits are shed for all of them.
     fn judge_room(&mut self) {
-        let (free, all) = (self.slab.free_slots(), self.slab.slots());
-        let is_full = if self.is_full { free < all / 8 } else { free < all / 16 };
+        let share = if self.is_full { 8 } else { 16 };
+        let is_full = self.slab.free_slots() < self.slab.slots() / share
+            || self.slab.free_pages() < (self.slab.pages() / share).max(1);
         if is_full != self.is_full {
             self.is_full = is_full;
             for index in 0..self.lines.len() as u32 {

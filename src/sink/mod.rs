@@ -44,6 +44,8 @@ pub enum Fault {
     Frame(i32),
     /// The broker refused it for the state of the partition, the topic or the cluster: it may be tried again.
     Partition(i32),
+    /// Its batch was refused for another record, which is named: nothing is wrong with this one.
+    Neighbour,
     /// It was taken back from the queue while a handle was given up.
     Purged,
 }
@@ -81,7 +83,7 @@ pub struct Report {
     pub slot: SlotId,
     /// What became of it.
     pub outcome: Outcome,
-    /// How many frames shared its batch. A refusal of one alone is about that frame.
+    /// How many frames shared its batch and its blame. A refusal of one alone is about that frame.
     pub batch: u32,
     /// Whether this is the first report of its batch: a refused batch counts as one failure.
     pub first: bool,
@@ -99,7 +101,12 @@ pub enum Condition {
 }
 
 /// Where a shard's frames go. One thread's own.
-pub trait Sink: Send {
+///
+/// # Safety
+/// An implementation reports a frame only once it, and whatever it hands frames to, is done reading it: the shard writes to
+/// that memory, or gives it away, as soon as it has seen the report. The same holds for [`Condition::Replaced`], except
+/// that the frames of the old handle may still be read.
+pub unsafe trait Sink: Send {
     /// Hands a frame over.
     ///
     /// # Errors

@@ -10,6 +10,9 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Messages of an event that are taken without an allocation: the most of a batch, unless `batch.num.messages` is higher.
+const BATCH: usize = 10_000;
+
 /// What makes a handle: every property librdkafka is given.
 #[derive(Clone)]
 pub struct HandleSettings {
@@ -40,6 +43,20 @@ pub enum HandleError {
     Thread(String),
 }
 
+/// Functions whose result is a code, read as a number: a broker may answer with a code that the bindings do not name, and
+/// no Rust enum may hold it.
+mod by_number {
+    use super::{c_char, c_int, sys};
+    #[allow(clashing_extern_declarations)]
+    unsafe extern "C" {
+        pub fn rd_kafka_last_error() -> c_int;
+        pub fn rd_kafka_event_error(event: *mut sys::rd_kafka_event_t) -> c_int;
+        pub fn rd_kafka_fatal_error(client: *mut sys::rd_kafka_t, why: *mut c_char, why_len: usize) -> c_int;
+        pub fn rd_kafka_error_code(error: *const sys::rd_kafka_error_t) -> c_int;
+        pub fn rd_kafka_err2name(code: c_int) -> *const c_char;
+    }
+}
+
 /// Handles that are being destroyed and may still read frames. Relaxed: a number to look at, it guards no memory.
 static BEING_DESTROYED: AtomicUsize = AtomicUsize::new(0);
 
@@ -55,6 +72,10 @@ pub struct Handle {
     topic: NonNull<sys::rd_kafka_topic_t>,
     queue: NonNull<sys::rd_kafka_queue_t>,
     arena: Option<Arc<Arena>>,
+    /// Room for the messages of one event.
+    messages: Vec<*const sys::rd_kafka_message_t>,
+    /// Where a thread that destroys the handle may run.
+    cpus: CpuSet,
     /// Whether statistics are passed on as news.
     pub reads_statistics: bool,
 }
@@ -107,6 +128,8 @@ impl Handle {
 
     fn create_here(settings: &HandleSettings, arena: Arc<Arena>) -> Result<Handle, HandleError> {
         let mut why = [0 as c_char; 512];
+        let name = CString::new(settings.topic.as_str());
+        let name = name.map_err(|_| HandleError::Create("the topic's name holds a NUL byte".into()))?;
         // SAFETY: no arguments; never returns null.
         let conf = unsafe { sys::rd_kafka_conf_new() };
         for (name, value) in &settings.properties {
@@ -139,7 +162,6 @@ impl Handle {
             unsafe { sys::rd_kafka_conf_destroy(conf) }
             return Err(HandleError::Create(text_of(&why)));
         };
-        let name = CString::new(settings.topic.as_str()).map_err(|_| HandleError::Create("topic with a NUL".into()))?;
         // SAFETY: the client lives; a null configuration means the defaults set above.
         let topic = unsafe { sys::rd_kafka_topic_new(client.as_ptr(), name.as_ptr(), ptr::null_mut()) };
         let Some(topic) = NonNull::new(topic) else {
@@ -150,7 +172,15 @@ impl Handle {
         // SAFETY: the client lives.
         let queue = unsafe { sys::rd_kafka_queue_get_main(client.as_ptr()) };
         let queue = NonNull::new(queue).expect("a client has a main queue");
-        Ok(Handle { client, topic, queue, arena: Some(arena), reads_statistics: false })
+        Ok(Handle {
+            client,
+            topic,
+            queue,
+            arena: Some(arena),
+            messages: Vec::with_capacity(BATCH),
+            cpus: settings.cpus.clone(),
+            reads_statistics: false,
+        })
     }
 
     /// Hands a frame over without copying it.
@@ -160,7 +190,8 @@ impl Handle {
     pub fn produce(&mut self, outgoing: &Outgoing) -> Result<(), Busy> {
         let frame = &outgoing.frame;
         let payload = frame.start().as_ptr().cast::<c_void>();
-        debug_assert!(usize::from(outgoing.key.0) + usize::from(outgoing.key.1) <= frame.len());
+        assert!(usize::from(outgoing.key.0) + usize::from(outgoing.key.1) <= frame.len(), "the key is in the frame");
+        assert!(self.arena.as_ref().is_some_and(|arena| arena.holds(frame)), "the frame is of the arena we keep alive");
         let key = payload.wrapping_byte_add(outgoing.key.0.into());
         let partition = outgoing.partition.0 as i32;
         let opaque = ptr::without_provenance_mut::<c_void>(frame.slot().0 as usize);
@@ -187,7 +218,7 @@ impl Handle {
                     return Ok(());
                 }
                 // SAFETY: reads a thread-local of librdkafka.
-                Err(busy_of(unsafe { sys::rd_kafka_last_error() } as i32))
+                Err(busy_of(unsafe { by_number::rd_kafka_last_error() }))
             }
             Some(time) => {
                 self.produce_at(time.0, partition, (payload, frame.len()), (key, outgoing.key.1.into()), opaque)
@@ -222,7 +253,7 @@ impl Handle {
             return Ok(());
         }
         // SAFETY: the error is ours.
-        let code = unsafe { sys::rd_kafka_error_code(error) } as i32;
+        let code = unsafe { by_number::rd_kafka_error_code(error) };
         // SAFETY: the error is ours and destroyed once.
         unsafe { sys::rd_kafka_error_destroy(error) }
         Err(busy_of(code))
@@ -251,31 +282,33 @@ impl Handle {
         count
     }
 
-    /// All messages of one event: they shared a batch.
-    fn take_batch(&self, event: &Event, each: &mut dyn FnMut(Report)) -> usize {
-        let mut messages = [ptr::null::<sys::rd_kafka_message_t>(); 256];
+    /// All messages of one event. Those of one partition shared a batch; one event may speak of several partitions when
+    /// a queue is given up as a whole.
+    fn take_batch(&mut self, event: &Event, each: &mut dyn FnMut(Report)) -> usize {
+        let mut messages = std::mem::take(&mut self.messages);
         // SAFETY: the event is ours and holds messages.
-        let batch = unsafe { sys::rd_kafka_event_message_count(event.0.as_ptr()) } as u32;
-        let mut count = 0;
-        loop {
-            // SAFETY: the event is ours; the array has room for as many as said.
-            let taken =
-                unsafe { sys::rd_kafka_event_message_array(event.0.as_ptr(), messages.as_mut_ptr(), messages.len()) };
-            for &message in &messages[..taken] {
-                each(self.report_of(message, batch, count == 0));
-                count += 1;
-            }
-            if taken == 0 {
-                return count;
+        let count = unsafe { sys::rd_kafka_event_message_count(event.0.as_ptr()) };
+        messages.resize(count, ptr::null());
+        // SAFETY: the event is ours; the array has room for as many as said.
+        let taken = unsafe { sys::rd_kafka_event_message_array(event.0.as_ptr(), messages.as_mut_ptr(), count) };
+        debug_assert_eq!(taken, count);
+        for batch in messages[..taken].chunk_by(|one, next| partition_of(*one) == partition_of(*next)) {
+            // A broker that names the bad records says of the others that they are not; then those named stand alone.
+            let are_named = batch.iter().any(|message| code_of(*message) == NEIGHBOUR);
+            let shared_by = if are_named { 1 } else { batch.len() as u32 };
+            for (index, message) in batch.iter().enumerate() {
+                each(self.report_of(*message, shared_by, index == 0));
             }
         }
+        messages.clear();
+        self.messages = messages;
+        taken
     }
 
     fn report_of(&self, message: *const sys::rd_kafka_message_t, batch: u32, first: bool) -> Report {
-        // SAFETY: the message belongs to the event at hand, which lives. The error is read as a number, since librdkafka
-        // may have codes the bindings do not name.
-        let (code, opaque, offset) =
-            unsafe { ((&raw const (*message).err).cast::<i32>().read(), (*message)._private, (*message).offset) };
+        // SAFETY: the message belongs to the event at hand, which lives.
+        let (opaque, offset) = unsafe { ((*message)._private, (*message).offset) };
+        let code = code_of(message);
         let slot = SlotId(opaque.addr() as u32);
         if code == 0 {
             return Report { slot, outcome: Outcome::Acked { offset }, batch, first };
@@ -295,9 +328,9 @@ impl Handle {
     }
 
     fn error_of(&self, event: &Event) -> News {
-        // SAFETY: the event is ours; the string lives as long as it. The code is read as a number by the cast.
+        // SAFETY: the event is ours; the string lives as long as it.
         let (code, text) = unsafe {
-            let code = sys::rd_kafka_event_error(event.0.as_ptr()) as i32;
+            let code = by_number::rd_kafka_event_error(event.0.as_ptr());
             (code, CStr::from_ptr(sys::rd_kafka_event_error_string(event.0.as_ptr())).to_string_lossy().into_owned())
         };
         News::Error { code, text, is_fatal: self.fatal_error().is_some() }
@@ -308,13 +341,15 @@ impl Handle {
     pub fn fatal_error(&self) -> Option<(i32, String)> {
         let mut why = [0 as c_char; 256];
         // SAFETY: the client lives; the place is as long as said.
-        let code = unsafe { sys::rd_kafka_fatal_error(self.client.as_ptr(), why.as_mut_ptr(), why.len()) } as i32;
+        let code = unsafe { by_number::rd_kafka_fatal_error(self.client.as_ptr(), why.as_mut_ptr(), why.len()) };
         (code != 0).then(|| (code, text_of(&why)))
     }
 
-    /// Takes everything back that was handed over: reports with [`Fault::Purged`] follow. Does not wait.
-    pub fn purge(&self) {
-        let flags = sys::RD_KAFKA_PURGE_F_QUEUE | sys::RD_KAFKA_PURGE_F_INFLIGHT | sys::RD_KAFKA_PURGE_F_NON_BLOCKING;
+    /// Takes back what was handed over and is not on its way: reports with [`Fault::Purged`] follow. With `in_flight`, also
+    /// what is, whose fate nobody knows then. Does not wait.
+    pub fn purge(&self, in_flight: bool) {
+        let queue = sys::RD_KAFKA_PURGE_F_QUEUE | sys::RD_KAFKA_PURGE_F_NON_BLOCKING;
+        let flags = if in_flight { queue | sys::RD_KAFKA_PURGE_F_INFLIGHT } else { queue };
         // SAFETY: the client lives.
         let answer = unsafe { sys::rd_kafka_purge(self.client.as_ptr(), flags) } as i32;
         if answer != 0 {
@@ -354,17 +389,38 @@ impl Drop for Handle {
                 BEING_DESTROYED.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        self.purge();
+        self.purge(true);
+        let cpus = std::mem::take(&mut self.cpus);
         let remains = Remains { client: self.client, topic: self.topic, queue: self.queue, arena: self.arena.take() };
         // Should no thread be had, the closure is dropped unrun: the arena must not go with it.
         let kept = remains.arena.clone();
         BEING_DESTROYED.fetch_add(1, Ordering::Relaxed);
-        let spawned = std::thread::Builder::new().name("fencepost-destroy".into()).spawn(move || remains.destroy());
+        let spawned = std::thread::Builder::new().name("fencepost-destroy".into()).spawn(move || {
+            // The thread that drops a handle may be a shard's, pinned.
+            if let Err(error) = affinity::restrict_to(&cpus) {
+                log::debug!("a thread that destroys a Kafka client stays where it was made: {error}");
+            }
+            remains.destroy();
+        });
         if let Err(error) = spawned {
             std::mem::forget(kept);
             log::error!("no thread to destroy a Kafka client on, it is leaked with its frames: {error}");
         }
     }
+}
+
+/// What the broker says of a record whose batch was refused for another one.
+const NEIGHBOUR: i32 = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD as i32;
+
+/// A message's code, as a number.
+fn code_of(message: *const sys::rd_kafka_message_t) -> i32 {
+    // SAFETY: called for messages of an event that lives; the field is an integer for C.
+    unsafe { (&raw const (*message).err).cast::<i32>().read() }
+}
+
+fn partition_of(message: *const sys::rd_kafka_message_t) -> i32 {
+    // SAFETY: called for messages of an event that lives.
+    unsafe { (*message).partition }
 }
 
 fn vu(vtype: sys::rd_kafka_vtype_t, u: sys::rd_kafka_vu_s__bindgen_ty_1) -> sys::rd_kafka_vu_t {
@@ -395,6 +451,8 @@ fn fault_of(code: i32) -> Fault {
     let is_one_of = |list: &[error]| list.iter().any(|known| *known as i32 == code);
     if is_one_of(&purged) {
         Fault::Purged
+    } else if code == NEIGHBOUR {
+        Fault::Neighbour
     } else if is_one_of(&own) {
         Fault::Frame(code)
     } else {
@@ -405,13 +463,8 @@ fn fault_of(code: i32) -> Fault {
 /// librdkafka's name of a code.
 #[must_use]
 pub fn error_name(code: i32) -> String {
-    // SAFETY: the function takes any number and returns a static C string; the cast is a plain integer for C.
-    let name = unsafe {
-        let by_number: unsafe extern "C" fn(c_int) -> *const c_char = std::mem::transmute(
-            sys::rd_kafka_err2name as unsafe extern "C" fn(sys::rd_kafka_resp_err_t) -> *const c_char,
-        );
-        CStr::from_ptr(by_number(code))
-    };
+    // SAFETY: the function takes any number and returns a static C string.
+    let name = unsafe { CStr::from_ptr(by_number::rd_kafka_err2name(code)) };
     name.to_string_lossy().into_owned()
 }
 

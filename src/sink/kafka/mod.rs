@@ -23,8 +23,12 @@ use std::thread::JoinHandle;
 
 /// The oldest librdkafka that is good enough: Nagle off by default, and the idempotence fixes of 2.10.
 pub const VERSION_MIN: u32 = 0x020a_0000;
-/// What a given-up handle gets to report what it holds.
-const COLLECT_LIMIT: Nanos = Nanos::from_millis(2_000);
+/// What a given-up handle gets for the answers that are on their way.
+const ANSWERS_LIMIT: Nanos = Nanos::from_millis(2_000);
+/// What it gets then to report the rest as taken back.
+const COLLECT_LIMIT: Nanos = Nanos::from_millis(300);
+/// How often what lands in its queue meanwhile is taken back.
+const PURGE_INTERVAL: Nanos = Nanos::from_millis(20);
 /// Between two attempts to make a new handle.
 const REMAKE_PAUSE: Nanos = Nanos::from_millis(500);
 
@@ -64,6 +68,20 @@ pub fn properties(settings: &KafkaSettings, partitions: u32) -> Vec<(String, Str
     all
 }
 
+/// Keeps batches below what the topic takes, since a broker refuses a batch as a whole. Returns the configured size if
+/// that was too large.
+pub fn bound_batch(properties: &mut [(String, String)], record_bytes_max: usize) -> Option<u64> {
+    // librdkafka may exceed the size by one record.
+    let most = record_bytes_max.saturating_sub(crate::slab::FRAME_BYTES_MAX + 512).max(1_024);
+    let (_, size) = properties.iter_mut().find(|(name, _)| name == "batch.size")?;
+    let configured: u64 = size.parse().ok()?;
+    if configured <= most as u64 {
+        return None;
+    }
+    *size = most.to_string();
+    Some(configured)
+}
+
 /// The real sink.
 pub struct KafkaSink {
     settings: HandleSettings,
@@ -79,8 +97,19 @@ pub struct KafkaSink {
 
 enum State {
     Ready,
-    Replacing { until: Nanos, maker: Option<JoinHandle<Result<Handle, HandleError>>>, retry_at: Nanos },
+    Replacing(Replacing),
     Replaced,
+}
+
+/// A handle on its way out, and its successor on its way in.
+struct Replacing {
+    /// Until then answers are waited for.
+    answers_until: Nanos,
+    /// Until then reports are, once the answers' time is over.
+    reports_until: Option<Nanos>,
+    purge_at: Nanos,
+    maker: Option<JoinHandle<Result<Handle, HandleError>>>,
+    retry_at: Nanos,
 }
 
 impl KafkaSink {
@@ -119,7 +148,7 @@ impl KafkaSink {
             let News::Error { code, text, is_fatal } = news else { continue };
             self.errors += 1;
             log::warn!("Kafka client: {} ({})", text, error_name(code));
-            if is_fatal && !matches!(self.state, State::Replacing { .. }) {
+            if is_fatal && !matches!(self.state, State::Replacing(_)) {
                 self.give_up_handle();
             }
         }
@@ -127,54 +156,65 @@ impl KafkaSink {
 
     fn give_up_handle(&mut self) {
         log::warn!("the Kafka producer failed for good and is replaced; {} frames are taken back", self.outstanding);
-        self.handle.purge();
-        let until = self.clock.mono() + COLLECT_LIMIT;
-        self.state = State::Replacing { until, maker: Some(self.start_maker()), retry_at: Nanos(0) };
+        let now = self.clock.mono();
+        self.state = State::Replacing(Replacing {
+            answers_until: now + ANSWERS_LIMIT,
+            reports_until: None,
+            purge_at: now,
+            maker: self.start_maker(),
+            retry_at: now + REMAKE_PAUSE,
+        });
     }
 
-    fn start_maker(&self) -> JoinHandle<Result<Handle, HandleError>> {
+    /// Has a new handle made aside; `None`: there is no thread for it just now.
+    fn start_maker(&self) -> Option<JoinHandle<Result<Handle, HandleError>>> {
         let (settings, arena) = (self.settings.clone(), Arc::clone(&self.arena));
-        std::thread::spawn(move || Handle::create(&settings, arena))
+        let make = move || Handle::create(&settings, arena);
+        let started = std::thread::Builder::new().name("fencepost-maker".into()).spawn(make);
+        started.inspect_err(|error| log::error!("no thread to make a Kafka producer on, trying again: {error}")).ok()
     }
 
-    /// Puts the new handle in place once the old one has reported all it held, or has had its time.
+    /// Puts the new handle in place once the old one has reported all it held, or has had its time. Requests that are on
+    /// their way are waited for: their answers tell what is in the log.
     fn try_replace(&mut self) {
         let now = self.clock.mono();
-        let State::Replacing { until, maker, retry_at } = &mut self.state else { return };
-        if self.outstanding > 0 && now < *until {
-            return;
+        let State::Replacing(mut replacing) = std::mem::replace(&mut self.state, State::Ready) else { return };
+        let is_drained = self.outstanding == 0;
+        if !is_drained && now >= replacing.purge_at {
+            replacing.purge_at = now + PURGE_INTERVAL;
+            let is_late = now >= replacing.answers_until;
+            self.handle.purge(is_late);
+            if is_late && replacing.reports_until.is_none() {
+                replacing.reports_until = Some(now + COLLECT_LIMIT);
+            }
         }
-        let Some(running) = maker else {
-            if now >= *retry_at {
-                let started = self.start_maker();
-                if let State::Replacing { maker, .. } = &mut self.state {
-                    *maker = Some(started);
+        if replacing.maker.is_none() && now >= replacing.retry_at {
+            replacing.retry_at = now + REMAKE_PAUSE;
+            replacing.maker = self.start_maker();
+        }
+        let may_go = is_drained || replacing.reports_until.is_some_and(|until| now >= until);
+        if may_go && let Some(maker) = replacing.maker.take_if(|maker| maker.is_finished()) {
+            match maker.join() {
+                Ok(Ok(handle)) => {
+                    self.handle = handle;
+                    self.outstanding = 0;
+                    self.state = State::Replaced;
+                    return;
                 }
+                Ok(Err(error)) => log::error!("a new Kafka producer could not be made, trying again: {error}"),
+                Err(_) => log::error!("the thread that makes a new Kafka producer panicked, trying again"),
             }
-            return;
-        };
-        if !running.is_finished() {
-            return;
+            replacing.retry_at = now + REMAKE_PAUSE;
         }
-        let made = maker.take().map(JoinHandle::join);
-        match made {
-            Some(Ok(Ok(handle))) => {
-                self.handle = handle;
-                self.outstanding = 0;
-                self.state = State::Replaced;
-            }
-            Some(Ok(Err(error))) => {
-                log::error!("a new Kafka producer could not be made, trying again: {error}");
-                *retry_at = now + REMAKE_PAUSE;
-            }
-            Some(Err(_)) | None => *retry_at = now + REMAKE_PAUSE,
-        }
+        self.state = State::Replacing(replacing);
     }
 }
 
-impl Sink for KafkaSink {
+// SAFETY: librdkafka is done with a message when it reports it; the frames of a handle that was given up stay lent to it,
+// which `Condition::Replaced` says.
+unsafe impl Sink for KafkaSink {
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy> {
-        if matches!(self.state, State::Replacing { .. }) {
+        if matches!(self.state, State::Replacing(_)) {
             return Err(Busy::NotReady);
         }
         if let Err(busy) = self.handle.produce(&outgoing) {
@@ -198,10 +238,12 @@ impl Sink for KafkaSink {
     }
 
     fn condition(&mut self) -> Condition {
-        self.try_replace();
+        if matches!(self.state, State::Replacing(_)) {
+            self.try_replace();
+        }
         match self.state {
             State::Ready => Condition::Ready,
-            State::Replacing { .. } => Condition::Replacing,
+            State::Replacing(_) => Condition::Replacing,
             State::Replaced => {
                 self.state = State::Ready;
                 Condition::Replaced

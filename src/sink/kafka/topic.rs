@@ -6,6 +6,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
+use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -80,8 +81,12 @@ pub enum TopicError {
 }
 
 /// Asks the cluster about one topic.
+///
+/// Its clients are made at the first question and kept: each has threads and connections of its own.
 pub struct TopicDesk {
     client: ClientConfig,
+    consumer: OnceCell<BaseConsumer>,
+    admin: OnceCell<AdminClient<DefaultClientContext>>,
     bootstrap: String,
     topic: String,
 }
@@ -110,7 +115,7 @@ impl TopicDesk {
         client.set("allow.auto.create.topics", "false");
         client.set("log.connection.close", "false");
         let bootstrap = client.get("bootstrap.servers").unwrap_or_default().to_string();
-        TopicDesk { client, bootstrap, topic: topic.to_string() }
+        TopicDesk { client, consumer: OnceCell::new(), admin: OnceCell::new(), bootstrap, topic: topic.to_string() }
     }
 
     /// The topic's facts; creates it first if it is missing and there is a plan.
@@ -142,7 +147,7 @@ impl TopicDesk {
     /// # Errors
     /// [`TopicError::Unreachable`] and [`TopicError::Missing`], and [`TopicError::Refused`] when we may not see it.
     pub fn facts(&self, limit: Duration) -> Result<TopicFacts, TopicError> {
-        let consumer: BaseConsumer = self.client.create().map_err(|error| TopicError::Client(error.to_string()))?;
+        let consumer = self.consumer().map_err(|error| TopicError::Client(error.to_string()))?;
         let metadata = consumer.fetch_metadata(Some(&self.topic), limit).map_err(|error| TopicError::Unreachable {
             bootstrap: self.bootstrap.clone(),
             limit,
@@ -208,8 +213,26 @@ impl TopicDesk {
         Ok(())
     }
 
-    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
-        self.client.create()
+    fn consumer(&self) -> Result<&BaseConsumer, KafkaError> {
+        if let Some(consumer) = self.consumer.get() {
+            return Ok(consumer);
+        }
+        let consumer = self.client.create()?;
+        Ok(self.consumer.get_or_init(|| consumer))
+    }
+
+    fn admin(&self) -> Result<&AdminClient<DefaultClientContext>, KafkaError> {
+        if let Some(admin) = self.admin.get() {
+            return Ok(admin);
+        }
+        let admin = self.client.create()?;
+        Ok(self.admin.get_or_init(|| admin))
+    }
+
+    /// Lets its clients go; the next question makes new ones, on the thread that asks.
+    pub fn close(&mut self) {
+        self.consumer = OnceCell::new();
+        self.admin = OnceCell::new();
     }
 
     fn refused(&self, operation: &'static str, why: String) -> TopicError {
