@@ -21,7 +21,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::engine::{Router, Stages};
 use crate::sim::fleet::{Fleet, FleetOptions};
-use crate::units::UnixMs;
+use crate::units::{Nanos, UnixMs};
 use crate::verify::Verdict;
 use clap::Args;
 use cluster::{Cluster, FREEZE, PARTITIONS, TOPIC};
@@ -30,6 +30,7 @@ use inspector::{Inspected, Inspection, Plant, inspect};
 use live::{Live, Moment};
 use load::{Driven, Pace, drive};
 use outcome::{Asked, Outage, Outcome};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -141,6 +142,7 @@ impl Demo {
 /// Everybody in place, and nothing submitted yet.
 struct Stage {
     router: Router,
+    publish_timeout: Nanos,
     fleets: Vec<Fleet>,
     reading: JoinHandle<Result<ReadOut, CliError>>,
     inspecting: JoinHandle<Inspected>,
@@ -171,6 +173,7 @@ impl Stage {
         let (plant, seen) = (demo.plant, Arc::clone(&inspection));
         Ok(Stage {
             router,
+            publish_timeout: config.publish.timeout.into(),
             fleets,
             reading: spawn("demo-consumer", move || reader.read_all())?,
             inspecting: spawn("demo-inspector", move || inspect(&chunks, &seen, plant))?,
@@ -181,7 +184,7 @@ impl Stage {
     }
 
     fn play(self, asked: &Asked, signals: &Signals, live: &mut Live) -> Result<Outcome, CliError> {
-        let Stage { router, fleets, reading, inspecting, progress, inspection, cluster } = self;
+        let Stage { router, publish_timeout, fleets, reading, inspecting, progress, inspection, cluster } = self;
         let stop = Arc::new(AtomicBool::new(false));
         // A moment ahead, so that all threads are there when the first trigger is due.
         let began = Instant::now() + Duration::from_millis(20);
@@ -193,6 +196,7 @@ impl Stage {
             drivers.push(spawn("demo-ingress", move || drive(pace, index, fleet, ingress, &stop))?);
         }
 
+        live.begin();
         let mut watch = Watch { router: &router, progress: &progress, inspection: &inspection, live, began };
         let mut outage = OutagePlan::new(Duration::from_secs(asked.seconds) / 2);
         while !drivers.iter().all(JoinHandle::is_finished) {
@@ -214,7 +218,6 @@ impl Stage {
             std::thread::sleep(TICK);
         }
         outage.step(&cluster, &watch)?;
-        watch.show("");
 
         let outage = outage.finish(&router);
         let router_bytes = router.memory().total();
@@ -249,8 +252,10 @@ impl Stage {
             delivery,
             verdict,
             unread: read_out.unread,
+            publish_timeout,
             router_bytes,
             process: outcome::ProcessMemory::read(),
+            is_bold: std::io::stdout().is_terminal(),
         })
     }
 }
@@ -297,8 +302,9 @@ impl Watch<'_> {
 struct OutagePlan {
     at: Duration,
     state: OutageState,
-    /// As it was before.
+    /// As they were before.
     backlog: u64,
+    late: u64,
     before: Stages,
     /// From when everything it had held up was through.
     after: Option<Stages>,
@@ -317,7 +323,7 @@ enum OutageState {
 impl OutagePlan {
     fn new(at: Duration) -> OutagePlan {
         let (before, seen) = (Stages::default(), Outage::default());
-        OutagePlan { at, state: OutageState::Ahead, backlog: 0, before, after: None, frozen_at: None, seen }
+        OutagePlan { at, state: OutageState::Ahead, backlog: 0, late: 0, before, after: None, frozen_at: None, seen }
     }
 
     fn is_frozen(&self) -> bool {
@@ -345,6 +351,7 @@ impl OutagePlan {
         match self.state {
             OutageState::Ahead if Instant::now() >= watch.began + self.at => {
                 self.backlog = watch.backlog();
+                self.late = watch.router.counts().late;
                 self.before = watch.router.stages();
                 // Relaxed: a record at the very edge may count on either side.
                 watch.inspection.outage_began_us.store(now_us(), Ordering::Relaxed);
@@ -365,6 +372,7 @@ impl OutagePlan {
             OutageState::CatchingUp if watch.backlog() <= 2 * self.backlog.max(500) => {
                 watch.inspection.outage_over_us.store(now_us(), Ordering::Relaxed);
                 self.after = Some(watch.router.stages());
+                self.seen.late = watch.router.counts().late - self.late;
                 self.seen.over_after = Some(frozen_for);
                 self.state = OutageState::Over;
             }
@@ -380,6 +388,9 @@ impl OutagePlan {
             return self.seen;
         }
         self.seen.outside = self.before;
+        if self.after.is_none() {
+            self.seen.late = router.counts().late - self.late;
+        }
         if let Some(after) = &self.after {
             let outside = &mut self.seen.outside;
             let end = router.stages();

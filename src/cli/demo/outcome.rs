@@ -56,6 +56,8 @@ pub struct Outage {
     pub over_after: Option<Duration>,
     /// The most triggers that waited in the router meanwhile.
     pub backlog_max: u64,
+    /// Late acknowledgements from its beginning until it was over.
+    pub late: u64,
     /// The stages before it and after it was over.
     pub outside: Stages,
 }
@@ -104,10 +106,14 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Records that the consumer never saw, since the brokers forgot them or did not hand them out.
     pub unread: u64,
+    /// From when on the router calls an acknowledgement late.
+    pub publish_timeout: Nanos,
     /// The router's memory sum.
     pub router_bytes: u64,
     /// The process.
     pub process: ProcessMemory,
+    /// Whether headings stand out: on a terminal.
+    pub is_bold: bool,
 }
 
 impl Driving {
@@ -262,6 +268,7 @@ impl Outcome {
                 "frozen_ms": outage.frozen.as_millis() as u64,
                 "over_after_ms": outage.over_after.map(|after| after.as_millis() as u64),
                 "unsettled_max": outage.backlog_max,
+                "late": outage.late,
             })),
             "check": verdict,
             "router_bytes": self.router_bytes,
@@ -299,18 +306,26 @@ impl Outcome {
         self.write_counters(out)?;
         self.write_stages(out)?;
         self.write_sum(out)?;
-        heading(out, "Memory")?;
-        writeln!(out, "  {}  router, all of it taken at start", right(&bytes(self.router_bytes), 12))?;
+        self.heading(out, "Memory")?;
+        writeln!(
+            out,
+            "  {}  the router, reserved at start and never more; untouched pages are not resident",
+            right(&bytes(self.router_bytes), 12)
+        )?;
         if let Some(max) = self.process.max {
-            let words = "this process at its peak: with brokers, clients, fleet, ledgers and checker";
+            let words = "resident in this process at its peak, with brokers, clients, fleet and checker";
             writeln!(out, "  {}  {words}", right(&bytes(max), 12))?;
         }
-        heading(out, "Verdict")?;
+        self.heading(out, "Verdict")?;
         writeln!(out, "{}", wrapped(&self.sentence(), "  ", WIDTH))?;
         for example in &self.verdict.first_examples {
             writeln!(out, "{}", wrapped(example, "    ", WIDTH))?;
         }
         Ok(())
+    }
+
+    fn heading(&self, out: &mut String, text: &str) -> std::fmt::Result {
+        if self.is_bold { writeln!(out, "\n\x1b[1m{text}\x1b[0m") } else { writeln!(out, "\n{text}") }
     }
 
     fn write_counters(&self, out: &mut String) -> std::fmt::Result {
@@ -329,18 +344,17 @@ impl Outcome {
             }
             _ => String::new(),
         };
-        heading(out, "Triggers")?;
+        self.heading(out, "Triggers")?;
         row(out, "offered", driving.offered, &format!("{pace}{behind}"))?;
         row(out, "accepted", counts.accepted, &percent(counts.accepted, driving.offered))?;
         row(out, "delivered", counts.delivered, "acknowledged by the brokers")?;
         let repeats = format!("repeats collapsed; the fleet made {}", grouped(driving.repeats));
         row(out, "deduplicated", counts.deduplicated, &repeats)?;
         row(out, "shed", counts.shed, "refused at submit for pressure, still the caller's")?;
-        let late = format!(
-            "acknowledged after 25 ms; {} of the delivered, most of them held up by the outage",
-            percent(counts.late, counts.delivered)
-        );
-        let late = if self.outage.at.is_some() { late } else { "acknowledged after 25 ms".to_owned() };
+        let mut late = format!("acknowledged after {}", span(self.publish_timeout));
+        if self.outage.at.is_some() {
+            let _ = write!(late, "; {} of them due to the outage", grouped(self.outage.late));
+        }
         row(out, "late", counts.late, &late)?;
         for (name, count) in [
             ("rejected", counts.rejected),
@@ -355,7 +369,7 @@ impl Outcome {
                 row(out, name, count, "")?;
             }
         }
-        heading(out, "What the consumer read, against what was accepted")?;
+        self.heading(out, "What the consumer read, against what was accepted")?;
         let keys = format!("{} distinct keys, of {} accepted", grouped(verdict.distinct), grouped(verdict.accepted));
         row(out, "records", verdict.records, &keys)?;
         row(out, "lost", verdict.lost, "accepted, and in no partition")?;
@@ -366,36 +380,40 @@ impl Outcome {
     }
 
     fn write_stages(&self, out: &mut String) -> std::fmt::Result {
-        let title = match (self.outage.at, self.outage.over_after) {
-            (None, _) => "How long it took; there was no outage".to_owned(),
-            (Some(at), None) => format!("How long it took; brokers frozen at {:.1} s until the end", at.as_secs_f64()),
-            (Some(at), Some(over)) => format!(
-                "How long it took; brokers frozen at {:.1} s for {}, all caught up after {}, {} waiting at most",
+        self.heading(out, "How long it took")?;
+        let Outage { at, frozen, over_after, backlog_max, .. } = &self.outage;
+        let until = over_after.map_or("not caught up before the end".to_owned(), |over| {
+            format!("caught up {} after it began", span(over.into()))
+        });
+        let outage = match at {
+            None => "The run ended before the outage.".to_owned(),
+            Some(at) => format!(
+                "Brokers frozen at {:.1} s for {}, {until}, {} waiting at most.",
                 at.as_secs_f64(),
-                span(self.outage.frozen.into()),
-                span(over.into()),
-                grouped(self.outage.backlog_max)
+                span((*frozen).into()),
+                grouped(*backlog_max)
             ),
         };
-        heading(out, &title)?;
-        let group = |name: &str| format!("{name:─^38}");
-        writeln!(out, "  {:16}{}  {}", "", group(" outside the outage "), group(" whole run "))?;
+        writeln!(out, "{}", wrapped(&outage, "  ", WIDTH))?;
+        writeln!(out)?;
+        let group = |name: &str| format!("{name:─^34}");
+        writeln!(out, "  {:24}{}     {}", "", group(" outside the outage "), group(" whole run "))?;
         let names = ["P50", "P95", "P99", "P99.9"].map(|name| right(name, 9)).concat();
-        writeln!(out, "  {:16}{names}    {names}", "")?;
+        writeln!(out, "  {:22}{names}   {names}", "")?;
         let whole = self.report.stages.named();
         for ((name, whole), (_, outside)) in whole.iter().zip(self.outage.outside.named()) {
             let what = match *name {
-                "emit" => "emit    submit",
-                "queue" => "queue   in ring",
-                "dedup" => "dedup   and hand",
-                "publish" => "publish to ack",
-                "settle" => "settle  accept-ack",
-                other => other,
+                "emit" => "one submit",
+                "queue" => "in a ring",
+                "dedup" => "ring to client",
+                "publish" => "client to ack",
+                "settle" => "submit to ack",
+                _ => "",
             };
-            stage_row(out, what, snapshot_cells(outside), snapshot_cells(whole))?;
+            stage_row(out, name, what, snapshot_cells(outside), snapshot_cells(whole))?;
         }
         let Delivery { whole, outside } = &self.delivery;
-        stage_row(out, "deliver to consumer", histogram_cells(outside), histogram_cells(whole))
+        stage_row(out, "deliver", "to consumer", histogram_cells(outside), histogram_cells(whole))
     }
 
     fn write_sum(&self, out: &mut String) -> std::fmt::Result {
@@ -407,7 +425,7 @@ impl Outcome {
         };
         let (came_in, is_somewhere) = self.report.counts.sides();
         let sign = if came_in == is_somewhere { "=" } else { "≠" };
-        heading(out, "Conservation: each trigger that was accepted is in exactly one place")?;
+        self.heading(out, "Conservation: each trigger that was accepted is in exactly one place")?;
         writeln!(out, "    {}", side(&conservation::SOURCES))?;
         let places = wrapped(&side(&conservation::PLACES), "    ", WIDTH);
         writeln!(out, "  {sign}{}", &places[3..])?;
@@ -415,18 +433,14 @@ impl Outcome {
     }
 }
 
-fn heading(out: &mut String, text: &str) -> std::fmt::Result {
-    writeln!(out, "\n{text}")
-}
-
 fn row(out: &mut String, name: &str, count: u64, remark: &str) -> std::fmt::Result {
     let line = format!("  {name:<17}{}   {remark}", right(&grouped(count), 11));
     writeln!(out, "{}", line.trim_end())
 }
 
-fn stage_row(out: &mut String, name: &str, outside: [String; 4], whole: [String; 4]) -> std::fmt::Result {
+fn stage_row(out: &mut String, name: &str, what: &str, outside: [String; 4], whole: [String; 4]) -> std::fmt::Result {
     let cells = |cells: [String; 4]| cells.map(|cell| right(&cell, 9)).concat();
-    writeln!(out, "  {name:<16}{}    {}", cells(outside), cells(whole))
+    writeln!(out, "  {name:<8}{what:<14}{}   {}", cells(outside), cells(whole))
 }
 
 fn snapshot_cells(snapshot: &Snapshot) -> [String; 4] {
