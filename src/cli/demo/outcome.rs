@@ -238,8 +238,6 @@ impl Outcome {
         let Outcome { asked, driving, verdict, outage, .. } = self;
         let mut object = self.counters();
         let more = json!({
-            // Nothing is spilled without a state directory, and the demo has none.
-            "spilled": 0,
             "lost": verdict.lost,
             "repeated": verdict.repeated,
             "reordered": verdict.reordered,
@@ -278,6 +276,8 @@ impl Outcome {
         if let Value::Object(more) = more {
             object.extend(more);
         }
+        // Nothing is spilled without a state directory, and the demo has none; the router's own count comes first.
+        object.entry("spilled").or_insert(json!(0));
         Value::Object(object).to_string()
     }
 
