@@ -5,6 +5,7 @@ mod check;
 mod demo;
 mod route;
 mod signals;
+mod table;
 mod whereis;
 
 use crate::config::ConfigError;
