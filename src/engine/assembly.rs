@@ -1,6 +1,7 @@
 //! Assembly: rings, slabs, windows and shards put together, before any thread runs. The router starts threads on what
 //! comes out; a test or a simulator turns the shards by hand.
 
+use super::report::Counts;
 use crate::clock::Clock;
 use crate::config::{Limits, MemorySum};
 use crate::dedup::WindowLimits;
@@ -194,6 +195,18 @@ impl<C: Clock> Common<C> {
         let lane = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         let (lanes, plan) = (Arc::clone(&self.lanes), self.plan.clone());
         Some(Ingress::new(lane, lanes, plan, Arc::clone(&self.shared), self.clock.clone()))
+    }
+
+    /// The counters now. Exact while no shard and no ingress is at work.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts::of(self)
+    }
+
+    /// The largest record the topic takes, in bytes: what is larger is refused at submit, or by the shard if it was
+    /// queued before. The router sets it from the topic.
+    pub fn set_record_bytes_max(&self, bytes: usize) {
+        self.shared.set_record_bytes_max(bytes);
     }
 }
 
