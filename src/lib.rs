@@ -28,3 +28,15 @@ pub mod cli;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod verify;
+
+pub use config::Config;
+pub use engine::{Report, Router};
+pub use ingress::{Accepted, ClosedWhy, Ingress, Refused, ShedWhy};
+pub use ring::Pressure;
+pub use shard::shared::{Failed, FailedReason};
+pub use trigger::{Priority, Reason, State, Trigger};
+
+/// The README's example is compiled with the documentation tests.
+#[cfg(all(doctest, feature = "kafka"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

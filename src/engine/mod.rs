@@ -4,6 +4,8 @@
 //! limit with a report that adds up.
 
 pub mod assembly;
+#[cfg(feature = "kafka")]
+mod export;
 mod report;
 mod run;
 #[cfg(feature = "kafka")]

@@ -1,11 +1,11 @@
 //! Start: from a configuration to a router that is warm. Each step is one that can fail with its own words.
 
-use super::{Assembly, Blueprint, Housekeeper, Router};
+use super::assembly::Common;
+use super::{Assembly, Blueprint, Counts, Housekeeper, Router, export};
 use crate::clock::SystemClock;
 use crate::config::{Config, ConfigError, Idle, KafkaSettings, Limits, Pin, RecordTime};
 use crate::partition::{self, SelfTestFailed};
 use crate::shard::idle::Strategy;
-use crate::shard::shared::Shared;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, HandleError, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
@@ -15,8 +15,10 @@ use crate::units::{Nanos, ShardId};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Between two publications of the counters.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at the topic while running.
 const DRIFT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -169,8 +171,7 @@ impl Router<SystemClock> {
             .map_err(|error| StartError::System { what: "starting the shards", error })?;
         router.state = state;
         router.warnings.extend(topic.warnings.iter().cloned());
-        let shared = Arc::clone(&router.common.shared);
-        router.housekeeper = watch_topic(topic, config.topic.name.clone(), placement, shared);
+        router.housekeeper = keep_house(topic, config.topic.name.clone(), placement, Arc::clone(&router.common));
         Ok((router, readiness))
     }
 }
@@ -319,8 +320,13 @@ fn warm_all(
     })
 }
 
-/// Looks at the topic now and then; more partitions than pinned are an alarm, once.
-fn watch_topic(topic: Topic, name: String, placement: Placement, shared: Arc<Shared>) -> Option<Housekeeper> {
+/// Looks at the topic now and then, more partitions than pinned are an alarm, once; and publishes the counters.
+fn keep_house(
+    topic: Topic,
+    name: String,
+    placement: Placement,
+    common: Arc<Common<SystemClock>>,
+) -> Option<Housekeeper> {
     let stop = Arc::new(AtomicBool::new(false));
     let is_stopped = Arc::clone(&stop);
     let body = move || {
@@ -328,12 +334,18 @@ fn watch_topic(topic: Topic, name: String, placement: Placement, shared: Arc<Sha
             log::warn!("housekeeping is not kept on CPUs {}: {error}", placement.others);
         }
         let mut alarmed = topic.partitions;
+        let mut looked = Instant::now();
         loop {
-            std::thread::park_timeout(DRIFT_INTERVAL);
+            std::thread::park_timeout(PUBLISH_INTERVAL);
             // Acquire, partner: the Release in `Router::stop`.
             if is_stopped.load(Ordering::Acquire) {
                 return;
             }
+            export::publish(&Counts::of(&common), common.shared.blocked_count());
+            if looked.elapsed() < DRIFT_INTERVAL {
+                continue;
+            }
+            looked = Instant::now();
             match topic.desk.facts(Duration::from_secs(5)) {
                 Ok(facts) => {
                     if facts.partitions > alarmed {
@@ -342,7 +354,7 @@ fn watch_topic(topic: Topic, name: String, placement: Placement, shared: Arc<Sha
                     }
                     // The limit may be changed while we run.
                     if let Some(bytes) = facts.record_bytes_max {
-                        shared.set_record_bytes_max(bytes);
+                        common.shared.set_record_bytes_max(bytes);
                     }
                 }
                 Err(error) => log::debug!("housekeeping: {error}"),

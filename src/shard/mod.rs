@@ -150,7 +150,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             to_send: VecDeque::with_capacity(owned as usize),
             came_back: Vec::with_capacity(owned as usize),
             failing: VecDeque::with_capacity(limits.slab.slots),
-            reports: Vec::with_capacity(turn::REPORTS),
+            reports: Vec::with_capacity(turn::REPORTS + turn::BATCH),
             lent: 0,
             is_full: false,
             slab,

@@ -104,6 +104,7 @@ impl<S: Sink> Core<S> {
     }
 
     /// After all reports of a turn: what was refused and would now be sent behind a later trigger of its device, fails.
+    /// What was taken back with its handle does not: everything behind it comes back too.
     pub(super) fn look_at_what_came_back(&mut self) {
         while let Some(index) = self.came_back.pop() {
             self.lines[index as usize].came_back = false;
@@ -113,7 +114,10 @@ impl<S: Sink> Core<S> {
                 let flight = self.flights[at as usize];
                 if flight.phase == Phase::Lent {
                     lent_later.insert(flight.device_tag);
-                } else if lent_later.contains(&flight.device_tag) && self.has_later_at_the_sink(SlotId(at)) {
+                } else if flight.was_refused
+                    && lent_later.contains(&flight.device_tag)
+                    && self.has_later_at_the_sink(SlotId(at))
+                {
                     self.page.would_reorder.add(1);
                     self.fail(SlotId(at), FailedReason::WouldReorder);
                 }

@@ -12,8 +12,10 @@ use crate::trigger::Key;
 use crate::units::{Nanos, Now, UnixMicros, UnixMs};
 use crate::wire::{self, Frame};
 
-/// Reports taken from the sink in one turn, at most.
+/// Reports taken from the sink in one turn, and the last batch whole.
 pub(super) const REPORTS: usize = 8_192;
+/// The records of a batch, unless `batch.num.messages` is set higher; then the first such batch costs an allocation.
+pub(super) const BATCH: usize = 10_000;
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
 const SAMPLED_TURNS: u64 = 16;
 /// What Kafka adds to key and value at the most: the header of a batch of one (61 bytes), the record's own lengths.
@@ -110,7 +112,7 @@ impl<S: Sink> Core<S> {
             }
         }
         wire::encode(&frame, self.slab.frame_mut(slot));
-        let key_range = wire::device_id_range(incoming.device_id);
+        let key_range = wire::device_id_range(self.slab.frame(slot));
         let record_time =
             if self.limits.record_time_is_event { UnixMs(incoming.event_time_ms) } else { accepted_unix.as_ms() };
         self.flights[slot.0 as usize] = Flight {

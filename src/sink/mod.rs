@@ -106,7 +106,8 @@ pub trait Sink: Send {
     /// [`Busy`]: it was not taken; nothing will be reported.
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy>;
 
-    /// Hands every report that is there, up to about `most`, to `each`; never waits. Returns how many there were.
+    /// Hands the reports that are there to `each`, batch by batch until there were `most`; never waits, and never splits a
+    /// batch: the shard judges a refused one as a whole. Returns how many there were.
     fn collect(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize;
 
     /// How the sink is; called once a turn.

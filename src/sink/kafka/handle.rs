@@ -55,10 +55,8 @@ pub struct Handle {
     topic: NonNull<sys::rd_kafka_topic_t>,
     queue: NonNull<sys::rd_kafka_queue_t>,
     arena: Option<Arc<Arena>>,
-    /// Messages of the last event that did not fit into the caller's number.
-    left_over: Option<Event>,
-    /// How many messages that event held when it came, and whether its first was handed out.
-    batch: (u32, bool),
+    /// Whether statistics are passed on as news.
+    pub reads_statistics: bool,
 }
 
 // WHY: a handle is made on a helper thread (for its CPUs) and used by the shard's.
@@ -152,7 +150,7 @@ impl Handle {
         // SAFETY: the client lives.
         let queue = unsafe { sys::rd_kafka_queue_get_main(client.as_ptr()) };
         let queue = NonNull::new(queue).expect("a client has a main queue");
-        Ok(Handle { client, topic, queue, arena: Some(arena), left_over: None, batch: (0, false) })
+        Ok(Handle { client, topic, queue, arena: Some(arena), reads_statistics: false })
     }
 
     /// Hands a frame over without copying it.
@@ -230,63 +228,55 @@ impl Handle {
         Err(busy_of(code))
     }
 
-    /// Takes at most `most` delivery reports that are there, and whatever news. Never waits.
+    /// Takes the delivery reports that are there, batch by batch until there were `most`, and whatever news. Never waits.
     pub fn poll(&mut self, most: usize, each: &mut dyn FnMut(Report), news: &mut VecDeque<News>) -> usize {
         let mut count = 0;
         while count < most {
-            if self.left_over.is_none() {
-                // SAFETY: the queue lives; a time-out of 0 does not wait.
-                let event = unsafe { sys::rd_kafka_queue_poll(self.queue.as_ptr(), 0) };
-                let Some(event) = NonNull::new(event).map(Event) else { break };
-                // SAFETY: the event is ours.
-                match unsafe { sys::rd_kafka_event_type(event.0.as_ptr()) } {
-                    sys::RD_KAFKA_EVENT_DR => {
-                        // SAFETY: the event is ours and holds messages.
-                        let messages = unsafe { sys::rd_kafka_event_message_count(event.0.as_ptr()) };
-                        self.batch = (messages as u32, true);
-                        self.left_over = Some(event);
-                    }
-                    sys::RD_KAFKA_EVENT_ERROR => news.push_back(self.error_of(&event)),
-                    sys::RD_KAFKA_EVENT_STATS => {
-                        // SAFETY: a statistics event holds a C string that lives as long as the event.
-                        let json = unsafe { CStr::from_ptr(sys::rd_kafka_event_stats(event.0.as_ptr())) };
-                        news.push_back(News::Statistics(json.to_string_lossy().into_owned()));
-                    }
-                    _ => {}
+            // SAFETY: the queue lives; a time-out of 0 does not wait.
+            let event = unsafe { sys::rd_kafka_queue_poll(self.queue.as_ptr(), 0) };
+            let Some(event) = NonNull::new(event).map(Event) else { break };
+            // SAFETY: the event is ours.
+            match unsafe { sys::rd_kafka_event_type(event.0.as_ptr()) } {
+                sys::RD_KAFKA_EVENT_DR => count += self.take_batch(&event, each),
+                sys::RD_KAFKA_EVENT_ERROR => news.push_back(self.error_of(&event)),
+                // Copied only while someone reads them: the shard's thread allocates nothing once warm.
+                sys::RD_KAFKA_EVENT_STATS if self.reads_statistics => {
+                    // SAFETY: a statistics event holds a C string that lives as long as the event.
+                    let json = unsafe { CStr::from_ptr(sys::rd_kafka_event_stats(event.0.as_ptr())) };
+                    news.push_back(News::Statistics(json.to_string_lossy().into_owned()));
                 }
-                continue;
-            }
-            let taken = self.take_messages(most - count, each);
-            count += taken;
-            if taken == 0 {
-                self.left_over = None;
+                _ => {}
             }
         }
         count
     }
 
-    fn take_messages(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize {
-        const AT_ONCE: usize = 256;
-        let Some(event) = &self.left_over else { return 0 };
-        let mut messages = [ptr::null::<sys::rd_kafka_message_t>(); AT_ONCE];
-        let room = most.min(AT_ONCE);
-        // SAFETY: the event is ours; the array has room for as many as said.
-        let taken = unsafe { sys::rd_kafka_event_message_array(event.0.as_ptr(), messages.as_mut_ptr(), room) };
-        for &message in &messages[..taken] {
-            let report = self.report_of(message);
-            self.batch.1 = false;
-            each(report);
+    /// All messages of one event: they shared a batch.
+    fn take_batch(&self, event: &Event, each: &mut dyn FnMut(Report)) -> usize {
+        let mut messages = [ptr::null::<sys::rd_kafka_message_t>(); 256];
+        // SAFETY: the event is ours and holds messages.
+        let batch = unsafe { sys::rd_kafka_event_message_count(event.0.as_ptr()) } as u32;
+        let mut count = 0;
+        loop {
+            // SAFETY: the event is ours; the array has room for as many as said.
+            let taken =
+                unsafe { sys::rd_kafka_event_message_array(event.0.as_ptr(), messages.as_mut_ptr(), messages.len()) };
+            for &message in &messages[..taken] {
+                each(self.report_of(message, batch, count == 0));
+                count += 1;
+            }
+            if taken == 0 {
+                return count;
+            }
         }
-        taken
     }
 
-    fn report_of(&self, message: *const sys::rd_kafka_message_t) -> Report {
-        // SAFETY: the message belongs to the event at hand, which lives until `left_over` is dropped. The error is read as
-        // a number, since librdkafka may have codes the bindings do not name.
+    fn report_of(&self, message: *const sys::rd_kafka_message_t, batch: u32, first: bool) -> Report {
+        // SAFETY: the message belongs to the event at hand, which lives. The error is read as a number, since librdkafka
+        // may have codes the bindings do not name.
         let (code, opaque, offset) =
             unsafe { ((&raw const (*message).err).cast::<i32>().read(), (*message)._private, (*message).offset) };
         let slot = SlotId(opaque.addr() as u32);
-        let (batch, first) = self.batch;
         if code == 0 {
             return Report { slot, outcome: Outcome::Acked { offset }, batch, first };
         }
@@ -364,7 +354,6 @@ impl Drop for Handle {
                 BEING_DESTROYED.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        self.left_over = None;
         self.purge();
         let remains = Remains { client: self.client, topic: self.topic, queue: self.queue, arena: self.arena.take() };
         // Should no thread be had, the closure is dropped unrun: the arena must not go with it.

@@ -119,7 +119,7 @@ impl KafkaSink {
             let News::Error { code, text, is_fatal } = news else { continue };
             self.errors += 1;
             log::warn!("Kafka client: {} ({})", text, error_name(code));
-            if is_fatal && matches!(self.state, State::Ready) {
+            if is_fatal && !matches!(self.state, State::Replacing { .. }) {
                 self.give_up_handle();
             }
         }
@@ -177,7 +177,13 @@ impl Sink for KafkaSink {
         if matches!(self.state, State::Replacing { .. }) {
             return Err(Busy::NotReady);
         }
-        self.handle.produce(&outgoing)?;
+        if let Err(busy) = self.handle.produce(&outgoing) {
+            if busy == Busy::NotReady {
+                // Only a fatal error answers so; its event may still be on the way.
+                self.give_up_handle();
+            }
+            return Err(busy);
+        }
         self.outstanding += 1;
         Ok(())
     }

@@ -40,6 +40,13 @@ impl KafkaSink {
     /// # Errors
     /// [`WarmUpError`] after `limit`, with what is missing and the client's last words.
     pub fn warm_up(&mut self, partitions: &[PartitionId], limit: Duration) -> Result<WarmUp, WarmUpError> {
+        self.handle.reads_statistics = true;
+        let answer = self.wait_until_warm(partitions, limit);
+        self.handle.reads_statistics = false;
+        answer
+    }
+
+    fn wait_until_warm(&mut self, partitions: &[PartitionId], limit: Duration) -> Result<WarmUp, WarmUpError> {
         let began = self.clock.mono();
         let mut lacks = "everything: it has not reported yet".to_string();
         let mut last_error = None;
