@@ -19,6 +19,8 @@ pub enum Phase {
     Waiting,
     /// Handed to the sink.
     Lent,
+    /// In the log; delivered once what is before it in its line has been judged.
+    Landed,
     /// A repeat, hanging on the slot of its original.
     Repeat,
     /// Failed; waits for room in the queue of what is handed back.
@@ -59,6 +61,11 @@ pub struct Flight {
     pub attempts: u8,
     /// Its batch was refused; it is tried again alone.
     pub was_refused: bool,
+    /// The handle it was at last was lost with it: nobody knows whether it is in the log, but what was behind it there
+    /// is only if it is.
+    pub went_down: bool,
+    /// In this turn it landed, or may have: nobody knows.
+    pub is_news: bool,
 }
 
 const _: () = assert!(size_of::<Flight>() == 64, "one flight per cache line");
@@ -81,6 +88,8 @@ impl Flight {
         phase: Phase::Free,
         attempts: 0,
         was_refused: false,
+        went_down: false,
+        is_news: false,
     };
 }
 

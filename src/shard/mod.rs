@@ -99,6 +99,8 @@ struct Core<S: Sink> {
     to_send: VecDeque<u32>,
     /// Lines that something came back to in this turn.
     came_back: Vec<u32>,
+    /// What landed in this turn behind something that came back, and what may have.
+    news: Vec<SlotId>,
     /// Slots whose triggers failed, while the queue back to the ingress is full.
     failing: VecDeque<(SlotId, FailedReason)>,
     /// Room for the reports of a turn.
@@ -149,6 +151,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             accounts,
             to_send: VecDeque::with_capacity(owned as usize),
             came_back: Vec::with_capacity(owned as usize),
+            news: Vec::with_capacity(limits.slab.slots),
             failing: VecDeque::with_capacity(limits.slab.slots),
             reports: Vec::with_capacity(turn::REPORTS + turn::BATCH),
             lent: 0,

@@ -1,8 +1,10 @@
 //! What a report does to its trigger: settle it, line it up again, or hand it back.
 //!
 //! The rule of order: a trigger is never sent behind a later one of its device. When a batch is refused as a whole, its
-//! triggers are tried again one by one, from the oldest on and only once nothing of the partition is at the sink; one
-//! whose device has a later trigger at the sink already cannot be, and fails as `WouldReorder`.
+//! triggers are tried again one by one, from the oldest on and only once nothing of the partition is at the sink. By
+//! then it is known what became of the later ones: one whose device has a later trigger in the log by now, or perhaps,
+//! cannot be sent any more and fails as `WouldReorder`. Where the later ones were refused
+//! too (a lost permission, a policy), nothing fails: all go out again, in order.
 
 use super::Core;
 use super::flight::{Flight, Mode, NONE, PAUSE_MIN, Phase};
@@ -33,10 +35,18 @@ impl<S: Sink> Core<S> {
                 if took > self.limits.publish_timeout {
                     self.page.late.add(1);
                 }
-                self.deliver(slot);
+                if line.mode == Mode::OneByOne && flight.prev != NONE {
+                    // Landed in front of something that came back: that is judged first, by this one's device.
+                    self.flights[slot.0 as usize].phase = Phase::Landed;
+                    self.note_news(slot);
+                } else {
+                    self.deliver(slot);
+                }
             }
             Outcome::Failed { fault, persisted } => {
-                self.flights[slot.0 as usize].phase = Phase::Waiting;
+                let flight = &mut self.flights[slot.0 as usize];
+                flight.phase = Phase::Waiting;
+                flight.went_down = fault == Fault::Purged && persisted == Persisted::Possibly;
                 self.come_back(&report, fault, persisted, now);
             }
         }
@@ -70,6 +80,7 @@ impl<S: Sink> Core<S> {
         let index = self.flights[slot.0 as usize].line;
         if persisted == Persisted::Possibly {
             self.page.uncertain.add(1);
+            self.note_news(slot);
         }
         let line = &mut self.lines[index as usize];
         match fault {
@@ -97,27 +108,41 @@ impl<S: Sink> Core<S> {
         }
         line.mode = Mode::OneByOne;
         line.unsent = NONE;
+        self.note_came_back(index);
+    }
+
+    /// The line is to be looked at after the reports of this turn.
+    fn note_came_back(&mut self, index: u32) {
+        let line = &mut self.lines[index as usize];
         if !line.came_back {
             line.came_back = true;
             self.came_back.push(index);
         }
     }
 
-    /// After all reports of a turn: what was refused and would now be sent behind a later trigger of its device, fails.
-    /// What was taken back with its handle does not: everything behind it comes back too.
+    /// It is in the log, or perhaps: what is before it in its line is judged by that after the reports of this turn.
+    fn note_news(&mut self, slot: SlotId) {
+        let flight = &mut self.flights[slot.0 as usize];
+        flight.is_news = true;
+        let index = flight.line;
+        self.news.push(slot);
+        self.note_came_back(index);
+    }
+
+    /// After all reports of a turn: what came back and would be sent behind a later trigger of its device, fails; what
+    /// landed behind it is delivered.
     pub(super) fn look_at_what_came_back(&mut self) {
         while let Some(index) = self.came_back.pop() {
             self.lines[index as usize].came_back = false;
-            let mut lent_later: HashSet<u32> = HashSet::new();
-            let mut at = self.lines[index as usize].tail;
+            let mut devices: HashSet<u32> = HashSet::new();
+            let mut at = if self.news.is_empty() { NONE } else { self.lines[index as usize].tail };
             while at != NONE {
                 let flight = self.flights[at as usize];
-                if flight.phase == Phase::Lent {
-                    lent_later.insert(flight.device_tag);
-                } else if flight.was_refused
-                    && lent_later.contains(&flight.device_tag)
-                    && self.has_later_at_the_sink(SlotId(at))
-                {
+                let may_be_behind = flight.phase == Phase::Waiting && devices.contains(&flight.device_tag);
+                if flight.is_news {
+                    devices.insert(flight.device_tag);
+                }
+                if may_be_behind && self.is_behind(SlotId(at)) {
                     self.page.would_reorder.add(1);
                     self.fail(SlotId(at), FailedReason::WouldReorder);
                 }
@@ -125,17 +150,25 @@ impl<S: Sink> Core<S> {
             }
             self.keep_sending(index);
         }
+        for index in 0..self.news.len() {
+            let slot = self.news[index];
+            self.flights[slot.0 as usize].is_news = false;
+            if self.flights[slot.0 as usize].phase == Phase::Landed {
+                self.deliver(slot);
+            }
+        }
+        self.news.clear();
     }
 
-    fn has_later_at_the_sink(&self, slot: SlotId) -> bool {
+    /// Whether a later trigger of the device landed in this turn, or may have. (If both went down with their handle, the
+    /// later one landed only if this one did before it.)
+    fn is_behind(&self, slot: SlotId) -> bool {
         let flight = self.flights[slot.0 as usize];
         let mut at = flight.next;
         while at != NONE {
             let later = self.flights[at as usize];
-            if later.phase == Phase::Lent
-                && later.device_tag == flight.device_tag
-                && self.device(SlotId(at)) == self.device(slot)
-            {
+            let precedes = later.is_news && (later.phase == Phase::Landed || !flight.went_down);
+            if precedes && later.device_tag == flight.device_tag && self.device(SlotId(at)) == self.device(slot) {
                 return true;
             }
             at = later.next;
@@ -156,14 +189,17 @@ impl<S: Sink> Core<S> {
             let mut at = self.lines[index as usize].head;
             while at != NONE {
                 let flight = &mut self.flights[at as usize];
+                let next = flight.next;
                 if flight.phase == Phase::Lent {
                     flight.phase = Phase::Waiting;
+                    flight.went_down = true;
+                    self.note_news(SlotId(at));
                     self.slab.strand(SlotId(at));
                     self.lines[index as usize].lent -= 1;
                     self.lent -= 1;
                     self.page.uncertain.add(1);
                 }
-                at = flight.next;
+                at = next;
             }
             let line = &mut self.lines[index as usize];
             line.unsent = line.head;
