@@ -6,7 +6,7 @@ use super::{Core, Shard};
 use crate::clock::Clock;
 use crate::dedup::Seen;
 use crate::ring::{Incoming, Take};
-use crate::sink::{Busy, Condition, Outgoing, Sink};
+use crate::sink::{Busy, Condition, Fault, Outgoing, Sink};
 use crate::slab::SlotId;
 use crate::trigger::Key;
 use crate::units::{Nanos, Now, UnixMicros, UnixMs};
@@ -186,8 +186,14 @@ impl<S: Sink> Core<S> {
                 Outgoing { partition: self.partition(index), frame, key: (flight.key_at, flight.key_len), record_time };
             if let Err(busy) = self.sink.produce(outgoing) {
                 self.slab.take_back(slot);
-                if matches!(busy, Busy::Fault(_)) {
-                    self.lines[index as usize].back_off(now);
+                match busy {
+                    // Refused for itself, so it will be each time; what is behind it goes on.
+                    Busy::Fault(Fault::Frame(code)) => {
+                        self.fail(slot, FailedReason::Refused { code });
+                        continue;
+                    }
+                    Busy::Fault(Fault::Partition(_) | Fault::Purged) => self.lines[index as usize].back_off(now),
+                    Busy::QueueFull | Busy::NotReady => {}
                 }
                 break;
             }
