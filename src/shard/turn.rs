@@ -1,4 +1,4 @@
-//! The turn: reports in, triggers in, frames out, news out. It never waits and never stops for one partition.
+//! The turn: reports in, what waits out, triggers in and out, news out. It never waits and never stops for one partition.
 
 use super::flight::{Flight, Line, Mode, NONE, Phase};
 use super::shared::FailedReason;
@@ -39,8 +39,9 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     pub fn turn(&mut self) -> Turn {
         let now = self.clock.now();
         let reports = self.core.collect(now.mono);
-        let taken = self.take(now);
+        // In this order: a partition that waits for a place has it before triggers that are only coming in.
         self.core.send_waiting(now.mono);
+        let taken = self.take(now);
         self.core.show();
         if taken + reports > 0 {
             self.core.page.busy_turns.add(1);
