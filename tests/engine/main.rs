@@ -2,6 +2,9 @@
 //! Shards are turned by hand, except where threads are the subject.
 #![cfg(feature = "sim")]
 
+mod dedup;
+mod order;
+mod pressure;
 mod random;
 #[path = "../support/mod.rs"]
 mod support;

@@ -80,7 +80,10 @@ fn play(seed: u64, plan: &Plan) -> Met {
                     };
                     match rig.submit(draft.0, &draft.1) {
                         Ok(_) => {}
-                        Err(Refused::Shed(why)) => blocked += u64::from(why == ShedWhy::PartitionBlocked),
+                        Err(Refused::Shed(why)) => {
+                            blocked += u64::from(why == ShedWhy::PartitionBlocked);
+                            break;
+                        }
                         Err(other) => panic!("{other}"),
                     }
                     recent.push(draft);
@@ -103,7 +106,9 @@ fn play(seed: u64, plan: &Plan) -> Met {
             }
             91 => broker.state().queue_max = if random.below(2) == 0 { random.below(20) as usize } else { usize::MAX },
             92 => broker.state().is_away = random.below(3) == 0,
-            93 => broker.state().report_max = if random.below(2) == 0 { 1 + random.below(8) as usize } else { usize::MAX },
+            93 => {
+                broker.state().report_max = if random.below(2) == 0 { 1 + random.below(8) as usize } else { usize::MAX }
+            }
             94..97 if plan.has_faults => {
                 let partitions = broker.partitions();
                 if partitions.is_empty() {
@@ -112,10 +117,11 @@ fn play(seed: u64, plan: &Plan) -> Met {
                 let partition = partitions[random.below(partitions.len() as u32) as usize];
                 let count = 1 + random.below(12) as usize;
                 let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
-                let persisted = if random.below(4) == 0 { Persisted::Possibly } else { Persisted::No };
-                let fault = match random.below(3) {
-                    0 => Fault::Frame(10),
-                    _ => Fault::Partition(44),
+                // A broker that refuses a frame for what it is did not keep it.
+                let (fault, persisted) = match random.below(8) {
+                    0..3 => (Fault::Frame(10), Persisted::No),
+                    3..6 => (Fault::Partition(44), Persisted::No),
+                    _ => (Fault::Partition(20), Persisted::Possibly),
                 };
                 let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
                 broker.refuse(partition, skip, count, fault, persisted, lands);
@@ -131,7 +137,7 @@ fn play(seed: u64, plan: &Plan) -> Met {
                 if !is_lost[index] {
                     broker.lose_handle();
                     if random.below(2) == 0 {
-                        broker.purge();
+                        broker.purge(|_, held| random.below(held as u32 + 1) as usize);
                     }
                     is_lost[index] = true;
                 } else if broker.undelivered_reports() == 0 {
@@ -196,7 +202,7 @@ fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
 #[test]
 fn random_steps_on_one_shard_lose_double_and_reorder_nothing() {
     let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 2_000, has_faults: true };
-    let met = play_seeds(1, 60, &plan);
+    let met = play_seeds(1, 80, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
         assert!(met.failed > 0 && met.would_reorder > 0 && met.uncertain > 0 && met.rebuilds > 0, "{met:?}");
         assert!(met.deduplicated > 0 && met.shed > 0 && met.blocked > 0, "{met:?}");
@@ -207,7 +213,7 @@ fn random_steps_on_one_shard_lose_double_and_reorder_nothing() {
 #[test]
 fn random_steps_on_three_shards_lose_double_and_reorder_nothing() {
     let plan = Plan { shards: 3, partitions: 8, devices: 30, callers: 3, steps: 2_000, has_faults: true };
-    let met = play_seeds(1_000, 30, &plan);
+    let met = play_seeds(1_000, 40, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
         assert!(met.failed > 0 && met.uncertain > 0 && met.rebuilds > 0 && met.deduplicated > 0, "{met:?}");
     }
@@ -217,6 +223,6 @@ fn random_steps_on_three_shards_lose_double_and_reorder_nothing() {
 #[test]
 fn random_pressure_alone_fails_nothing() {
     let plan = Plan { shards: 2, partitions: 5, devices: 20, callers: 2, steps: 2_000, has_faults: false };
-    let met = play_seeds(2_000, 30, &plan);
+    let met = play_seeds(2_000, 40, &plan);
     assert_eq!((met.failed, met.would_reorder, met.uncertain, met.rebuilds), (0, 0, 0, 0));
 }

@@ -141,7 +141,11 @@ impl Model {
             let ms = frame.hlc >> 16;
             let acked = &mut self.key_acked[entry.key as usize];
             if let (Some(ttl), Some((first, first_ms))) = (self.ttl_ms, *acked) {
-                assert!(ms - first_ms >= ttl, "submit {id} repeats {first} after {} ms and is delivered too", ms - first_ms);
+                assert!(
+                    ms - first_ms >= ttl,
+                    "submit {id} repeats {first} after {} ms and is delivered too",
+                    ms - first_ms
+                );
             }
             *acked = Some((id, ms));
         }

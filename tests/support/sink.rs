@@ -71,7 +71,7 @@ pub struct State {
     pub keeps_log: bool,
     /// Answers the next frames of a partition with a fault.
     pub faults: HashMap<u32, VecDeque<Fault>>,
-    /// At most so many reports at a time, whatever the shard asks for.
+    /// Batches are reported until there were so many reports, whatever the shard asks for.
     pub report_max: usize,
     /// Panics when it is asked for reports.
     pub panics: bool,
@@ -173,11 +173,18 @@ impl Broker {
         self.state().condition = Condition::Replacing;
     }
 
-    /// Everything in flight comes back, taken from the queue of the lost handle.
-    pub fn purge(&self) -> usize {
-        let partitions = self.state().partitions();
-        let purge = |partition| self.refuse(partition, 0, usize::MAX, Fault::Purged, Persisted::No, false);
-        partitions.into_iter().map(purge).sum()
+    /// Everything in flight comes back from the queue of the lost handle. Of each partition, the first
+    /// `on_the_wire(partition, held)` frames may have landed, and the first half of those did; of the rest it is sure
+    /// that they did not.
+    pub fn purge(&self, mut on_the_wire: impl FnMut(u32, usize) -> usize) -> usize {
+        let mut count = 0;
+        for partition in self.partitions() {
+            let wire = on_the_wire(partition, self.in_flight_of(partition));
+            count += self.refuse(partition, 0, wire / 2, Fault::Purged, Persisted::Possibly, true);
+            count += self.refuse(partition, 0, wire - wire / 2, Fault::Purged, Persisted::Possibly, false);
+            count += self.refuse(partition, 0, usize::MAX, Fault::Purged, Persisted::No, false);
+        }
+        count
     }
 
     /// A new handle is in place. Of what the old one held in each partition, `land(partition, held)` frames landed
@@ -282,7 +289,8 @@ impl Sink for SteeredSink {
         let value: Box<[u8]> = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }.into();
         let (at, key_len) = (usize::from(outgoing.key.0), usize::from(outgoing.key.1));
         let key = value[at..at + key_len].into();
-        let record = Record { partition, key, value, record_time_ms: outgoing.record_time.map(|time| time.0), is_acked: false };
+        let record =
+            Record { partition, key, value, record_time_ms: outgoing.record_time.map(|time| time.0), is_acked: false };
         state.produced += 1;
         state.held.entry(partition).or_default().push_back(Held { slot: outgoing.frame.slot(), start, record });
         Ok(())
@@ -298,7 +306,11 @@ impl Sink for SteeredSink {
                 }
             }
         }
-        let count = state.reports.len().min(most).min(state.report_max);
+        // Whole batches: the first report of each says how many there are.
+        let (most, mut count) = (most.min(state.report_max), 0);
+        while count < most && count < state.reports.len() {
+            count += state.reports[count].batch as usize;
+        }
         state.reports.drain(..count).for_each(each);
         count
     }
