@@ -1,4 +1,4 @@
-//! The turn: reports in, triggers in, frames out, news out. It never waits and never stops for one partition.
+//! The turn: reports in, what waits out, triggers in and out, news out. It never waits and never stops for one partition.
 
 use super::flight::{Flight, Line, Mode, NONE, Phase};
 use super::shared::FailedReason;
@@ -47,6 +47,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         let taken = self.take(now);
         self.core.tick_breakers(now.mono);
         self.core.send_waiting(now.mono);
+        let taken = self.take(now);
         self.core.show();
         if taken + reports > 0 {
             self.core.page.busy_turns.add(1);

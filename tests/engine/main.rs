@@ -1,0 +1,10 @@
+//! The engine on steered sinks and a steered clock: the cases of the field, one test each, and a random model test.
+//! Shards are turned by hand, except where threads are the subject.
+#![cfg(feature = "sim")]
+
+mod dedup;
+mod order;
+mod pressure;
+mod random;
+#[path = "../support/mod.rs"]
+mod support;

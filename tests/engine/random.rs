@@ -1,0 +1,228 @@
+//! Thousands of random steps against the model: submits with repeats, reports in any order the contract allows, refused
+//! batches, handles lost with and without their frames landed, full queues, passing time. At the end everything is let
+//! go, and each trigger must have exactly one fate.
+//!
+//! `FENCEPOST_SEED=17 cargo test --test engine random` replays one seed, which a failure names.
+
+use crate::support::model::Draft;
+use crate::support::rig::{Rig, small_config};
+use fencepost::ingress::{Refused, ShedWhy};
+use fencepost::sim::random::Random;
+use fencepost::sink::{Fault, Persisted};
+use fencepost::trigger::{Priority, State};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// How a run is made.
+struct Plan {
+    shards: u16,
+    partitions: u32,
+    devices: u32,
+    callers: usize,
+    steps: u32,
+    /// Without refusals and lost handles each trigger must land exactly once.
+    has_faults: bool,
+}
+
+/// What a run met, so that a test can say it was not an idle one.
+#[derive(Debug, Default)]
+struct Met {
+    accepted: u64,
+    deduplicated: u64,
+    failed: u64,
+    would_reorder: u64,
+    uncertain: u64,
+    rebuilds: u64,
+    shed: u64,
+    blocked: u64,
+}
+
+fn play(seed: u64, plan: &Plan) -> Met {
+    let mut random = Random::new(seed);
+    let mut config = small_config();
+    config.engine.shards = plan.shards;
+    config.engine.turn_batch = 1 + random.below(64) as u16;
+    config.queue.capacity = 64 * usize::from(plan.shards);
+    config.queue.ingresses = plan.callers;
+    config.settle.window = 1_024;
+    config.inflight.partition = 1 + random.below(24) as usize;
+    config.inflight.total = (config.inflight.partition + random.below(40) as usize) * usize::from(plan.shards);
+    config.inflight.waiting = (16 + random.below(80) as usize) * usize::from(plan.shards);
+    config.dedup.capacity = 2_048 * usize::from(plan.shards);
+    config.dedup.ttl = Duration::from_millis(500);
+    let mut rig = Rig::new(&config, plan.partitions);
+    while rig.callers.len() < plan.callers {
+        rig.add_caller();
+    }
+    let mut recent: Vec<(usize, Draft)> = Vec::new();
+    let mut blocked = 0;
+    let (mut is_lost, mut made) = (vec![false; rig.brokers.len()], 0_i64);
+    for _ in 0..plan.steps {
+        let broker = rig.brokers[random.below(rig.brokers.len() as u32) as usize].clone();
+        match random.below(100) {
+            0..40 => {
+                for _ in 0..=random.below(12) {
+                    // A device has one caller: order is promised within an ingress.
+                    let device = random.below(plan.devices);
+                    let caller = device as usize % plan.callers;
+                    let draft = if random.below(4) == 0 && !recent.is_empty() {
+                        recent[random.below(recent.len() as u32) as usize].clone()
+                    } else {
+                        made += 1;
+                        let fresh = Draft {
+                            device: format!("device-{device}"),
+                            fence: format!("fence-{}", random.below(3)),
+                            state: [State::Enter, State::Exit, State::Dwell][random.below(3) as usize],
+                            event_time_ms: rig.clock.wall_ms() - 1_000 * made,
+                            priority: [Priority::Low, Priority::Normal, Priority::High][random.below(3) as usize],
+                        };
+                        (caller, fresh)
+                    };
+                    match rig.submit(draft.0, &draft.1) {
+                        Ok(_) => {}
+                        Err(Refused::Shed(why)) => {
+                            blocked += u64::from(why == ShedWhy::PartitionBlocked);
+                            break;
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                    recent.push(draft);
+                    if recent.len() > 40 {
+                        recent.swap_remove(random.below(40) as usize);
+                    }
+                }
+            }
+            40..65 => rig.turn(),
+            65..85 => {
+                for partition in broker.partitions() {
+                    if random.below(2) == 0 {
+                        broker.ack(partition, random.below(10) as usize);
+                    }
+                }
+            }
+            85..90 => rig.clock.advance_ms(u64::from(random.below(40))),
+            90 => {
+                let _ = rig.take_all_failed();
+            }
+            91 => broker.state().queue_max = if random.below(2) == 0 { random.below(20) as usize } else { usize::MAX },
+            92 => broker.state().is_away = random.below(3) == 0,
+            93 => {
+                broker.state().report_max = if random.below(2) == 0 { 1 + random.below(8) as usize } else { usize::MAX }
+            }
+            94..97 if plan.has_faults => {
+                let partitions = broker.partitions();
+                if partitions.is_empty() {
+                    continue;
+                }
+                let partition = partitions[random.below(partitions.len() as u32) as usize];
+                let count = 1 + random.below(12) as usize;
+                let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
+                // A broker that refuses a frame for what it is did not keep it.
+                let (fault, persisted) = match random.below(8) {
+                    0..3 => (Fault::Frame(10), Persisted::No),
+                    3..6 => (Fault::Partition(44), Persisted::No),
+                    _ => (Fault::Partition(20), Persisted::Possibly),
+                };
+                let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
+                broker.refuse(partition, skip, count, fault, persisted, lands);
+            }
+            97 if plan.has_faults => {
+                let partition = random.below(plan.partitions);
+                let fault = if random.below(4) == 0 { Fault::Frame(10) } else { Fault::Partition(29) };
+                broker.state().faults.entry(partition).or_default().push_back(fault);
+            }
+            98..100 if plan.has_faults => {
+                let index = random.below(rig.brokers.len() as u32) as usize;
+                let broker = rig.brokers[index].clone();
+                if !is_lost[index] {
+                    broker.lose_handle();
+                    if random.below(2) == 0 {
+                        broker.purge(|_, held| random.below(held as u32 + 1) as usize);
+                    }
+                    is_lost[index] = true;
+                } else if broker.undelivered_reports() == 0 {
+                    broker.replace_handle(|_, held| random.below(held as u32 + 1) as usize);
+                    is_lost[index] = false;
+                }
+            }
+            _ => {}
+        }
+        rig.check();
+    }
+    for (index, is_lost) in is_lost.into_iter().enumerate() {
+        if is_lost {
+            rig.brokers[index].state().report_max = usize::MAX;
+            rig.turn();
+            rig.brokers[index].replace_handle(|_, held| held / 2);
+        }
+    }
+    rig.finish();
+    let counts = rig.counts();
+    Met {
+        accepted: counts.accepted,
+        deduplicated: counts.deduplicated,
+        failed: counts.failed,
+        would_reorder: counts.would_reorder,
+        uncertain: counts.uncertain,
+        rebuilds: counts.producer_rebuilds,
+        shed: counts.shed,
+        blocked,
+    }
+}
+
+fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
+    let seeds: Vec<u64> = match std::env::var("FENCEPOST_SEED") {
+        Ok(seed) => vec![seed.parse().expect("FENCEPOST_SEED is a number")],
+        Err(_) => (first..first + count).collect(),
+    };
+    let mut sum = Met::default();
+    for seed in seeds {
+        match catch_unwind(AssertUnwindSafe(|| play(seed, plan))) {
+            Ok(met) => {
+                sum.accepted += met.accepted;
+                sum.deduplicated += met.deduplicated;
+                sum.failed += met.failed;
+                sum.would_reorder += met.would_reorder;
+                sum.uncertain += met.uncertain;
+                sum.rebuilds += met.rebuilds;
+                sum.shed += met.shed;
+                sum.blocked += met.blocked;
+            }
+            Err(panic) => {
+                eprintln!("replay with FENCEPOST_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    println!("{sum:?}");
+    sum
+}
+
+/// One shard, every fault of the contract, small limits: each trigger has one fate, devices keep their order.
+#[test]
+fn random_steps_on_one_shard_lose_double_and_reorder_nothing() {
+    let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 2_000, has_faults: true };
+    let met = play_seeds(1, 80, &plan);
+    if std::env::var_os("FENCEPOST_SEED").is_none() {
+        assert!(met.failed > 0 && met.would_reorder > 0 && met.uncertain > 0 && met.rebuilds > 0, "{met:?}");
+        assert!(met.deduplicated > 0 && met.shed > 0 && met.blocked > 0, "{met:?}");
+    }
+}
+
+/// The same on three shards: the watermark of an ingress is the lowest of its rings.
+#[test]
+fn random_steps_on_three_shards_lose_double_and_reorder_nothing() {
+    let plan = Plan { shards: 3, partitions: 8, devices: 30, callers: 3, steps: 2_000, has_faults: true };
+    let met = play_seeds(1_000, 40, &plan);
+    if std::env::var_os("FENCEPOST_SEED").is_none() {
+        assert!(met.failed > 0 && met.uncertain > 0 && met.rebuilds > 0 && met.deduplicated > 0, "{met:?}");
+    }
+}
+
+/// Without refusals and lost handles, whatever the pressure: nothing fails, and each key is delivered exactly once.
+#[test]
+fn random_pressure_alone_fails_nothing() {
+    let plan = Plan { shards: 2, partitions: 5, devices: 20, callers: 2, steps: 2_000, has_faults: false };
+    let met = play_seeds(2_000, 40, &plan);
+    assert_eq!((met.failed, met.would_reorder, met.uncertain, met.rebuilds), (0, 0, 0, 0));
+}

@@ -1,0 +1,197 @@
+//! The model: every trigger that was accepted, what became of it as the broker and the caller see it, and the rules
+//! that a consumer of the topic relies on. It knows nothing of the engine's inside.
+
+use super::sink::Record;
+use fencepost::shard::shared::FailedReason;
+use fencepost::trigger::{Priority, State, Trigger};
+use fencepost::verify::frame::Frame;
+use std::collections::{HashMap, HashSet};
+
+/// A trigger that owns its ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    pub device: String,
+    pub fence: String,
+    pub state: State,
+    pub event_time_ms: i64,
+    pub priority: Priority,
+}
+
+impl Draft {
+    pub fn new(device: impl Into<String>, fence: impl Into<String>, event_time_ms: i64) -> Draft {
+        Draft {
+            device: device.into(),
+            fence: fence.into(),
+            state: State::Enter,
+            event_time_ms,
+            priority: Priority::Normal,
+        }
+    }
+
+    fn key(&self) -> (&str, &str, u8, i64) {
+        (&self.device, &self.fence, self.state as u8, self.event_time_ms.div_euclid(1_000))
+    }
+}
+
+/// An accepted trigger. Its number is in its attributes, so that each record says which submit it is from.
+struct Entry {
+    draft: Draft,
+    key: u32,
+    device: u32,
+    /// Records in the log.
+    landed: u32,
+    /// The router was told of one of them.
+    is_acked: bool,
+    failed: Option<FailedReason>,
+}
+
+/// What a consumer knows of a device.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    id: Option<u64>,
+    hlc: u64,
+}
+
+#[derive(Default)]
+pub struct Model {
+    entries: Vec<Entry>,
+    keys: HashMap<(String, String, u8, i64), u32>,
+    devices: HashMap<String, u32>,
+    /// By key: the number of the trigger that was acknowledged last under it, and its stamp in milliseconds.
+    key_acked: Vec<Option<(u64, u64)>>,
+    progress: Vec<Progress>,
+    /// Numbers of those that may be in the log more than once, or although they failed.
+    uncertain: HashSet<u64>,
+    /// A key's second record is right only after this long; `None`: the wall clock steps, or keys are evicted.
+    pub ttl_ms: Option<u64>,
+}
+
+/// The number in a record's attributes.
+pub fn id_of(value: &[u8]) -> u64 {
+    let frame = Frame::read(value).expect("the log holds frames");
+    u64::from_le_bytes(frame.attributes.try_into().expect("attributes hold a number"))
+}
+
+impl Model {
+    pub fn next_id(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    pub fn draft(&self, id: u64) -> &Draft {
+        &self.entries[id as usize].draft
+    }
+
+    /// `submit` took it under the next number.
+    pub fn accept(&mut self, draft: &Draft) -> u64 {
+        let (device, fence, state, second) = draft.key();
+        let keys = self.keys.len() as u32;
+        let key = *self.keys.entry((device.to_owned(), fence.to_owned(), state, second)).or_insert(keys);
+        if key == keys {
+            self.key_acked.push(None);
+        }
+        let devices = self.devices.len() as u32;
+        let device = match self.devices.get(&draft.device) {
+            Some(device) => *device,
+            None => {
+                self.devices.insert(draft.device.clone(), devices);
+                self.progress.push(Progress::default());
+                devices
+            }
+        };
+        self.entries.push(Entry { draft: draft.clone(), key, device, landed: 0, is_acked: false, failed: None });
+        self.next_id() - 1
+    }
+
+    /// It may land, or have landed, without the router being told.
+    pub fn doubt(&mut self, id: u64) {
+        self.uncertain.insert(id);
+    }
+
+    /// A record appeared in the log: it must be what was submitted, and in order.
+    pub fn land(&mut self, record: &Record) {
+        let frame = Frame::read(&record.value).expect("the log holds frames");
+        let id = id_of(&record.value);
+        let entry = &mut self.entries[id as usize];
+        let draft = &entry.draft;
+        assert_eq!(
+            (frame.device_id, frame.fence_id, frame.state, frame.event_time_ms, frame.priority),
+            (draft.device.as_str(), draft.fence.as_str(), draft.state, draft.event_time_ms, draft.priority),
+            "record of submit {id}"
+        );
+        assert_eq!(&*record.key, draft.device.as_bytes(), "the record's key is the device");
+        entry.landed += 1;
+        let is_uncertain = self.uncertain.contains(&id);
+        assert!(entry.landed == 1 || is_uncertain, "submit {id} is in the log {} times", entry.landed);
+        assert!(entry.failed.is_none() || is_uncertain, "submit {id} failed and is in the log");
+        // An exact repeat is dropped by a consumer, and says nothing about order.
+        if entry.landed == 1 {
+            let progress = &mut self.progress[entry.device as usize];
+            assert!(
+                progress.id.is_none_or(|last| last < id),
+                "device {} is reordered: submit {id} after {:?}",
+                draft.device,
+                progress.id
+            );
+            assert!(frame.hlc > progress.hlc, "the stamp of submit {id} does not rise");
+            *progress = Progress { id: Some(id), hlc: frame.hlc };
+        }
+        if record.is_acked {
+            assert!(!entry.is_acked, "submit {id} was acknowledged twice");
+            entry.is_acked = true;
+            let ms = frame.hlc >> 16;
+            let acked = &mut self.key_acked[entry.key as usize];
+            if let (Some(ttl), Some((first, first_ms))) = (self.ttl_ms, *acked) {
+                assert!(
+                    ms - first_ms >= ttl,
+                    "submit {id} repeats {first} after {} ms and is delivered too",
+                    ms - first_ms
+                );
+            }
+            *acked = Some((id, ms));
+        }
+    }
+
+    /// `take_failed` gave it back.
+    pub fn fail(&mut self, id: u64, reason: FailedReason) {
+        let is_uncertain = self.uncertain.contains(&id);
+        let entry = &mut self.entries[id as usize];
+        assert_eq!(entry.failed, None, "submit {id} failed twice");
+        assert!(entry.landed == 0 || is_uncertain, "submit {id} failed though it is in the log");
+        entry.failed = Some(reason);
+    }
+
+    /// Whether the watermark may pass it: it was acknowledged, given back, or is a repeat of one that was acknowledged.
+    pub fn is_settled(&self, id: u64) -> bool {
+        let entry = &self.entries[id as usize];
+        entry.is_acked || entry.failed.is_some() || self.key_acked[entry.key as usize].is_some()
+    }
+
+    pub fn failed(&self, id: u64) -> Option<FailedReason> {
+        self.entries[id as usize].failed
+    }
+
+    pub fn landed(&self, id: u64) -> u32 {
+        self.entries[id as usize].landed
+    }
+
+    /// Accepted, acknowledged, failed.
+    pub fn sums(&self) -> (u64, u64, u64) {
+        let acked = self.entries.iter().filter(|entry| entry.is_acked).count() as u64;
+        let failed = self.entries.iter().filter(|entry| entry.failed.is_some()).count() as u64;
+        (self.next_id(), acked, failed)
+    }
+
+    /// At the end, each trigger has exactly one fate.
+    pub fn check_fates(&self) {
+        for id in 0..self.next_id() {
+            assert!(self.is_settled(id), "submit {id} is lost: {:?}", self.draft(id));
+        }
+    }
+}
+
+/// As `submit` takes it, with its number.
+pub fn trigger<'a>(draft: &'a Draft, id: &'a [u8; 8]) -> Trigger<'a> {
+    Trigger::new(&draft.device, &draft.fence, draft.state, draft.event_time_ms)
+        .with_priority(draft.priority)
+        .with_attributes(id)
+}

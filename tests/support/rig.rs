@@ -1,0 +1,275 @@
+//! The rig: an assembly on steered sinks, turned by hand. After each turn it checks conservation, the shards' own sums
+//! and that no watermark passes what is unsettled.
+
+use super::clock::SteeredClock;
+use super::model::{self, Draft, Model, id_of};
+use super::sink::{Broker, SteeredSink};
+use fencepost::config::{AgeLimit, Config};
+use fencepost::engine::assembly::Common;
+use fencepost::engine::{Assembly, Blueprint, Counts};
+use fencepost::ingress::{Accepted, Ingress, Refused};
+use fencepost::partition::partition_of;
+use fencepost::shard::Shard;
+use fencepost::shard::shared::Failed;
+use fencepost::trigger::Trigger;
+use std::convert::Infallible;
+
+pub struct Rig {
+    pub clock: SteeredClock,
+    /// One per shard.
+    pub brokers: Vec<Broker>,
+    pub shards: Vec<Shard<SteeredSink, SteeredClock>>,
+    pub common: Common<SteeredClock>,
+    pub callers: Vec<Caller>,
+    pub model: Model,
+    pub partitions: u32,
+    read: Vec<usize>,
+    doubted: Vec<usize>,
+    pub took_failed: Vec<(usize, Failed)>,
+}
+
+/// One thread's end, as the test plays it.
+pub struct Caller {
+    pub ingress: Ingress<SteeredClock>,
+    /// By seq − 1: the number in the model.
+    pub ids: Vec<u64>,
+    checked: u64,
+}
+
+/// Small limits, events of any age.
+pub fn small_config() -> Config {
+    let mut config = Config::default();
+    config.queue.capacity = 1_024;
+    config.queue.ingresses = 4;
+    config.settle.window = 4_096;
+    config.dedup.capacity = 4_096;
+    config.inflight.partition = 256;
+    config.inflight.total = 1_024;
+    config.inflight.waiting = 1_024;
+    config.time.past_limit = Some(AgeLimit::Off);
+    config
+}
+
+pub fn blueprint(config: &Config, partitions: u32) -> Blueprint {
+    Blueprint {
+        limits: config.limits().expect("the test's configuration is sound"),
+        partitions,
+        router_id: "router-t".to_owned(),
+        incarnation: 7,
+        record_time_is_event: false,
+    }
+}
+
+/// An assembly and the brokers behind it.
+pub fn assemble(
+    config: &Config,
+    partitions: u32,
+    clock: &SteeredClock,
+) -> (Assembly<SteeredSink, SteeredClock>, Vec<Broker>) {
+    let mut brokers = Vec::new();
+    let made = Assembly::new::<Infallible>(&blueprint(config, partitions), clock.clone(), |_, arena| {
+        let broker = Broker::new(arena);
+        brokers.push(broker.clone());
+        Ok(broker.sink())
+    });
+    match made {
+        Ok(assembly) => (assembly, brokers),
+        Err(never) => match never {},
+    }
+}
+
+impl Rig {
+    /// One caller; more by [`Rig::add_caller`].
+    pub fn new(config: &Config, partitions: u32) -> Rig {
+        let clock = SteeredClock::new();
+        let (assembly, brokers) = assemble(config, partitions, &clock);
+        let mut rig = Rig {
+            clock,
+            read: vec![0; brokers.len()],
+            doubted: vec![0; brokers.len()],
+            brokers,
+            shards: assembly.shards,
+            common: assembly.common,
+            callers: Vec::new(),
+            model: Model::default(),
+            partitions,
+            took_failed: Vec::new(),
+        };
+        rig.model.ttl_ms = Some(config.dedup.ttl.as_millis() as u64);
+        rig.add_caller();
+        rig
+    }
+
+    pub fn add_caller(&mut self) -> usize {
+        let ingress = self.common.ingress().expect("the configuration has room for another ingress");
+        self.callers.push(Caller { ingress, ids: Vec::new(), checked: 0 });
+        self.callers.len() - 1
+    }
+
+    pub fn broker(&self) -> &Broker {
+        &self.brokers[0]
+    }
+
+    /// A draft of the present second.
+    pub fn draft(&self, device: &str, fence: &str) -> Draft {
+        Draft::new(device, fence, self.clock.wall_ms())
+    }
+
+    pub fn submit(&mut self, caller: usize, draft: &Draft) -> Result<Accepted, Refused> {
+        let id = self.model.next_id();
+        let accepted = self.callers[caller].ingress.submit(&model::trigger(draft, &id.to_le_bytes()))?;
+        self.callers[caller].ids.push(id);
+        assert_eq!(accepted.seq.0, self.callers[caller].ids.len() as u64, "seqs rise by 1");
+        assert_eq!(self.model.accept(draft), id);
+        Ok(accepted)
+    }
+
+    /// A submit that must be taken. Returns its number in the model.
+    pub fn accept(&mut self, caller: usize, draft: &Draft) -> u64 {
+        match self.submit(caller, draft) {
+            Ok(_) => self.model.next_id() - 1,
+            Err(refused) => panic!("{draft:?} was refused: {refused}"),
+        }
+    }
+
+    /// One turn of each shard, and the checks.
+    pub fn turn(&mut self) {
+        self.turn_unchecked();
+        self.check();
+    }
+
+    pub fn turn_unchecked(&mut self) {
+        for shard in &mut self.shards {
+            shard.turn();
+        }
+    }
+
+    /// What must hold between two turns.
+    pub fn check(&mut self) {
+        self.shards.iter().for_each(Shard::check);
+        let counts = self.counts();
+        assert!(counts.add_up(), "{counts}");
+        self.read_logs();
+        for (index, caller) in self.callers.iter_mut().enumerate() {
+            let settled = caller.ingress.settled().0;
+            assert!(settled >= caller.checked, "the watermark of caller {index} went back");
+            for seq in caller.checked + 1..=settled {
+                let id = caller.ids[seq as usize - 1];
+                assert!(
+                    self.model.is_settled(id),
+                    "the watermark of caller {index} passed seq {seq}, unsettled: {:?}",
+                    self.model.draft(id)
+                );
+            }
+            caller.checked = settled;
+        }
+    }
+
+    /// Shows the model what is new in the logs.
+    pub fn read_logs(&mut self) {
+        for (index, broker) in self.brokers.iter().enumerate() {
+            let state = broker.state();
+            for value in &state.uncertain[self.doubted[index]..] {
+                self.model.doubt(id_of(value));
+            }
+            self.doubted[index] = state.uncertain.len();
+            for record in &state.log[self.read[index]..] {
+                assert_eq!(record.partition, partition_of(&record.key, self.partitions).0);
+                self.model.land(record);
+            }
+            self.read[index] = state.log.len();
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.common.counts()
+    }
+
+    pub fn settled(&mut self, caller: usize) -> u64 {
+        self.callers[caller].ingress.settled().0
+    }
+
+    /// Takes everything that failed back from an ingress.
+    pub fn take_failed(&mut self, caller: usize) -> Vec<Failed> {
+        let mut taken = Vec::new();
+        while let Some(failed) = self.callers[caller].ingress.take_failed() {
+            let id = self.callers[caller].ids[failed.seq.0 as usize - 1];
+            self.model.fail(id, failed.reason);
+            self.took_failed.push((caller, failed));
+            taken.push(failed);
+        }
+        taken
+    }
+
+    pub fn take_all_failed(&mut self) -> usize {
+        (0..self.callers.len()).map(|caller| self.take_failed(caller).len()).sum()
+    }
+
+    /// Lets everything land, in steps of a millisecond, until nothing is left. Panics if that does not come about.
+    pub fn settle(&mut self) {
+        for broker in &self.brokers {
+            let mut state = broker.state();
+            (state.is_away, state.queue_max, state.report_max) = (false, usize::MAX, usize::MAX);
+            state.stalled.clear();
+            state.faults.clear();
+        }
+        for _ in 0..1_000_000 {
+            self.turn();
+            self.take_all_failed();
+            let is_done = self.brokers.iter().all(|broker| broker.in_flight() + broker.undelivered_reports() == 0)
+                && self.shards.iter().all(Shard::is_settled);
+            if is_done {
+                self.turn();
+                return;
+            }
+            self.brokers.iter().for_each(|broker| {
+                broker.ack_all();
+            });
+            self.clock.advance_ms(1);
+        }
+        panic!("stuck: {}", self.counts());
+    }
+
+    /// [`Rig::settle`], and then everything must be where it belongs.
+    pub fn finish(&mut self) {
+        self.settle();
+        self.model.check_fates();
+        let counts = self.counts();
+        assert_eq!((counts.in_flight, counts.in_rings), (0, 0), "{counts}");
+        let (accepted, acked, failed) = self.model.sums();
+        assert_eq!(counts.accepted, accepted);
+        assert_eq!(counts.failed, failed, "each failed one is given back once");
+        assert_eq!(counts.delivered, acked, "{counts}");
+        for (index, caller) in self.callers.iter_mut().enumerate() {
+            assert_eq!(caller.ingress.settled().0, caller.ids.len() as u64, "watermark of caller {index}");
+            assert_eq!(caller.ingress.accepted(), caller.ids.len() as u64);
+            assert!(caller.ingress.take_failed().is_none());
+        }
+        for broker in &self.brokers {
+            broker.check_abandoned();
+        }
+    }
+
+    /// The numbers of the triggers in the log of the one shard, in order, with repeats.
+    pub fn log_ids(&self) -> Vec<u64> {
+        self.broker().state().log.iter().map(|record| id_of(&record.value)).collect()
+    }
+
+    pub fn partition_of(&self, device: &str) -> u32 {
+        partition_of(device.as_bytes(), self.partitions).0
+    }
+
+    /// The first `count` devices `name-N` of a partition.
+    pub fn devices_of(&self, partition: u32, name: &str, count: usize) -> Vec<String> {
+        (0..)
+            .map(|number| format!("{name}-{number}"))
+            .filter(|device| self.partition_of(device) == partition)
+            .take(count)
+            .collect()
+    }
+}
+
+/// The present trigger of a raw kind, for tests that need no model.
+pub fn bare<'a>(device: &'a str, fence: &'a str, event_time_ms: i64) -> Trigger<'a> {
+    Trigger::new(device, fence, fencepost::trigger::State::Enter, event_time_ms)
+}
