@@ -97,19 +97,24 @@ impl<S: Sink> Core<S> {
                 self.keep_sending(index);
                 return;
             }
-            Fault::Frame(_) => self.suspect(slot, report.batch),
+            Fault::Frame(_) => {
+                // A group that is refused on the search for the bad record is the same failure still.
+                let is_known = self.flights[slot.0 as usize].is_suspect;
+                self.suspect(slot, report.batch);
+                if report.first && !is_known {
+                    self.count_refusal(index, now);
+                }
+            }
             Fault::Partition(_) => {
                 let line = &mut self.lines[index as usize];
                 (line.is_probing, line.group) = (true, 1);
                 if report.first {
                     line.back_off(now);
+                    self.count_refusal(index, now);
                 }
             }
             // Nothing is wrong with it: it goes out again in its place.
             Fault::Neighbour | Fault::Purged => {}
-        }
-        if report.first && matches!(fault, Fault::Frame(_) | Fault::Partition(_)) {
-            self.count_refusal(index, now);
         }
         let line = &mut self.lines[index as usize];
         line.mode = Mode::Careful;

@@ -44,8 +44,8 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     pub fn turn(&mut self) -> Turn {
         let now = self.clock.now();
         let reports = self.core.collect(now.mono);
-        let taken = self.take(now);
         self.core.tick_breakers(now.mono);
+        // Before the rings: a partition that waits for a place has it before triggers that are only coming in.
         self.core.send_waiting(now.mono);
         let taken = self.take(now);
         self.core.show();

@@ -217,7 +217,8 @@ impl Rig {
             self.turn();
             self.take_all_failed();
             let is_done = self.brokers.iter().all(|broker| broker.in_flight() + broker.undelivered_reports() == 0)
-                && self.shards.iter().all(Shard::is_settled);
+                && self.shards.iter().all(Shard::is_settled)
+                && self.counts().in_flight == 0;
             if is_done {
                 self.turn();
                 return;

@@ -270,7 +270,8 @@ impl State {
     }
 }
 
-impl Sink for SteeredSink {
+// SAFETY: frames are read before they are reported, and copied out then.
+unsafe impl Sink for SteeredSink {
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy> {
         let mut guard = self.0.state();
         let state = &mut *guard;
