@@ -415,8 +415,7 @@ impl Entry {
     }
 
     fn round(&mut self, workload: &Workload) {
-        let mut spent: Vec<f64> =
-            (0..BATCHES).map(|_| self.batch(workload).as_nanos() as f64 / BATCH as f64).collect();
+        let mut spent: Vec<f64> = (0..BATCHES).map(|_| self.batch(workload).as_nanos() as f64 / BATCH as f64).collect();
         self.rounds.push(median(&mut spent));
     }
 }
