@@ -50,6 +50,35 @@ impl Histogram {
     }
 }
 
+/// Counts equal values that come in a row, to record them at once: triggers of one batch were accepted together and those
+/// of one turn are handed over together, so most of them waited equally long.
+#[derive(Debug, Default)]
+pub struct Streak {
+    value: Nanos,
+    count: u64,
+}
+
+impl Streak {
+    /// Counts one value, which `histogram` shows when another value comes or at the next [`Streak::end`].
+    #[inline]
+    pub fn record(&mut self, value: Nanos, histogram: &Histogram) {
+        if value != self.value {
+            self.end(histogram);
+            self.value = value;
+        }
+        self.count += 1;
+    }
+
+    /// Records what was counted.
+    #[inline]
+    pub fn end(&mut self, histogram: &Histogram) {
+        if self.count > 0 {
+            histogram.record_many(self.value, self.count);
+            self.count = 0;
+        }
+    }
+}
+
 /// What a histogram held at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -156,6 +185,19 @@ mod tests {
         histogram.record(Nanos(u64::MAX));
         let snapshot = histogram.snapshot();
         assert_eq!((snapshot.count(), snapshot.max()), (1, Nanos(u64::MAX)));
+    }
+
+    #[test]
+    fn a_streak_records_what_single_values_would() {
+        let (single, streaked, mut streak) = (Histogram::default(), Histogram::default(), Streak::default());
+        for value in [0, 0, 7, 7, 7, 90_000, 7, 0, 0] {
+            single.record(Nanos(value));
+            streak.record(Nanos(value), &streaked);
+        }
+        streak.end(&streaked);
+        streak.end(&streaked);
+        let (single, streaked) = (single.snapshot(), streaked.snapshot());
+        assert_eq!((single.counts, single.max), (streaked.counts, streaked.max));
     }
 
     #[test]

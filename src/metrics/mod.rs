@@ -6,7 +6,7 @@
 mod histogram;
 mod pages;
 
-pub use histogram::{Histogram, Snapshot};
+pub use histogram::{Histogram, Snapshot, Streak};
 pub use pages::{IngressPage, ShardPage};
 
 use std::sync::atomic::{AtomicU64, Ordering};

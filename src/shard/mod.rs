@@ -16,7 +16,7 @@ use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::dedup::{Window, WindowLimits};
 use crate::hlc::HlcClock;
-use crate::metrics::ShardPage;
+use crate::metrics::{ShardPage, Streak};
 use crate::ring::RingReader;
 use crate::sink::{Report, Sink};
 use crate::slab::{Slab, SlabLimits, SlotId};
@@ -122,6 +122,16 @@ struct Core<S: Sink> {
     is_full: bool,
     shared: Arc<Shared>,
     page: Arc<ShardPage>,
+    /// What the turn has counted and its page does not show yet.
+    streaks: Streaks,
+}
+
+/// Stages that whole batches pass at once.
+#[derive(Default)]
+struct Streaks {
+    queue: Streak,
+    publish: Streak,
+    settle: Streak,
 }
 
 impl<S: Sink, C: Clock> Shard<S, C> {
@@ -174,6 +184,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             limits,
             shared,
             page,
+            streaks: Streaks::default(),
         };
         Shard { clock, rings, core, turns: 0, first_ring: 0 }
     }

@@ -34,8 +34,8 @@ impl<S: Sink> Core<S> {
                 }
                 let has_closed = line.breaker.acked(now);
                 let took = now.since(flight.sent);
-                self.page.publish.record(took);
-                self.page.settle.record(now.since(flight.accepted));
+                self.streaks.publish.record(took, &self.page.publish);
+                self.streaks.settle.record(now.since(flight.accepted), &self.page.settle);
                 if took > self.limits.publish_timeout {
                     self.page.late.add(1);
                 }

@@ -104,7 +104,7 @@ impl<S: Sink> Core<S> {
             state: incoming.state,
             event_second: incoming.event_time_ms.div_euclid(1_000),
         };
-        self.page.queue.record(waited);
+        self.streaks.queue.record(waited, &self.page.queue);
         match self.dedup.ask(key, incoming.hash, now.mono, slot.0) {
             Seen::New => {}
             Seen::Settled => {
@@ -370,6 +370,9 @@ impl<S: Sink> Core<S> {
             }
         }
         let page = &self.page;
+        self.streaks.queue.end(&page.queue);
+        self.streaks.publish.end(&page.publish);
+        self.streaks.settle.end(&page.settle);
         let in_flight = (self.slab.slots() - self.slab.free_slots()) as u64;
         page.in_flight.set(in_flight);
         page.waiting.set(in_flight - u64::from(self.lent));
