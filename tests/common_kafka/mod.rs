@@ -5,6 +5,7 @@
 //! accepted. A wait ends in a panic that shows the counters, after [`PATIENCE`].
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
+pub mod admin;
 pub mod hand;
 pub mod load;
 pub mod mock;
