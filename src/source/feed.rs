@@ -88,6 +88,8 @@ pub struct Feed {
     position: Position,
     /// Lines up to this number were settled in an earlier run: they are counted and not looked at.
     known: u64,
+    /// Lines before the first byte.
+    first_lines: u64,
     is_ended: bool,
 }
 
@@ -109,6 +111,7 @@ impl Feed {
             skip: Skip::Nothing,
             position: Position::default(),
             known: 0,
+            first_lines: 0,
             is_ended: false,
         }
     }
@@ -116,7 +119,7 @@ impl Feed {
     /// Goes on where an earlier run was: its bytes come from `start.offset` on, and lines up to `known` are passed over.
     #[must_use]
     pub fn starting_at(mut self, start: Position, known: u64) -> Feed {
-        (self.position, self.known) = (start, known);
+        (self.position, self.first_lines, self.known) = (start, start.lines, known);
         self
     }
 
@@ -147,6 +150,12 @@ impl Feed {
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
+    }
+
+    /// How many lines were taken that no earlier run had settled.
+    #[must_use]
+    pub fn fresh_lines(&self) -> u64 {
+        self.position.lines.saturating_sub(self.known.max(self.first_lines))
     }
 
     /// Whether something begun is not complete.

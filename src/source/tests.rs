@@ -7,17 +7,19 @@ use proptest::prelude::*;
 const USUAL: &str =
     r#"{"device_id":"vessel-119","fence_id":"cell:30.080:32.560","state":"enter","event_time_ms":1616198400000}"#;
 
-fn owned(trigger: &Trigger<'_>) -> (String, String, State, i64, Priority, Vec<u8>) {
+type Owned = (String, String, State, i64, Priority, Vec<u8>);
+
+fn owned(trigger: &Trigger<'_>) -> Owned {
     let Trigger { device_id, fence_id, state, event_time_ms, priority, attributes } = *trigger;
     (device_id.into(), fence_id.into(), state, event_time_ms, priority, attributes.into())
 }
 
-fn parsed(line: &[u8]) -> Result<(String, String, State, i64, Priority, Vec<u8>), NotATrigger> {
+fn parsed(line: &[u8]) -> Result<Owned, NotATrigger> {
     ndjson::parse(&mut line.to_vec()).map(|trigger| owned(&trigger))
 }
 
 /// The same, read by the oracle: `None` if it is no JSON, or not the object of a trigger.
-fn by_the_oracle(line: &[u8]) -> Option<(String, String, State, i64, Priority, Vec<u8>)> {
+fn by_the_oracle(line: &[u8]) -> Option<Owned> {
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
     let object = value.as_object()?;
     let known = ["device_id", "fence_id", "state", "event_time_ms", "priority", "attributes"];
@@ -251,7 +253,7 @@ proptest! {
 
 const LINE_BYTES_MAX: usize = 2_000;
 
-type Outcome = Result<(String, String, State, i64, Priority, Vec<u8>), &'static str>;
+type Outcome = Result<Owned, &'static str>;
 
 /// Everything that a feed makes of `bytes`, which come in blocks of these sizes, over and over.
 fn read_all(format: Format, bytes: &[u8], blocks: &[usize]) -> (Vec<(u64, Outcome)>, Position) {
@@ -332,6 +334,7 @@ fn an_earlier_runs_lines_are_counted_and_not_looked_at() {
     assert!(feed.batch(&mut batch, &mut faults));
     assert_eq!(batch.lines(), [15]);
     assert_eq!(faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [14]);
+    assert_eq!(feed.fresh_lines(), 3);
     assert_eq!(feed.position(), Position { lines: 15, offset: 500 + text.len() as u64 });
 }
 

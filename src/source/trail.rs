@@ -19,8 +19,9 @@ struct Run {
 pub struct Trail {
     runs: VecDeque<Run>,
     marks: VecDeque<Position>,
-    /// The last accepted.
+    /// The last accepted, and its line.
     accepted: Seq,
+    accepted_line: u64,
     /// Everything up to here was looked at.
     seen: Position,
 }
@@ -35,14 +36,20 @@ impl Trail {
     pub fn new(start: Position, settle_window: usize) -> Trail {
         let mut marks = VecDeque::with_capacity(Trail::MARKS);
         marks.push_back(start);
-        Trail { runs: VecDeque::with_capacity(settle_window + 1), marks, accepted: Seq(0), seen: start }
+        Trail {
+            runs: VecDeque::with_capacity(settle_window + 1),
+            marks,
+            accepted: Seq(0),
+            accepted_line: 0,
+            seen: start,
+        }
     }
 
     /// The ingress accepted the trigger of a line. Seqs come in order, one by one.
     #[inline]
     pub fn accepted(&mut self, seq: Seq, line: u64) {
         debug_assert!(seq.0 == self.accepted.0 + 1, "seq {} after {}", seq.0, self.accepted.0);
-        self.accepted = seq;
+        (self.accepted, self.accepted_line) = (seq, line);
         match self.runs.back() {
             Some(last) if last.line + (seq.0 - last.seq) == line => {}
             _ => self.runs.push_back(Run { seq: seq.0, line }),
@@ -77,7 +84,8 @@ impl Trail {
             self.runs.pop_front();
         }
         let lines = if watermark >= self.accepted {
-            self.seen.lines
+            // Of a batch that is not taken to its end, only the last accepted line is known.
+            self.seen.lines.max(self.accepted_line)
         } else {
             // The line in front of the first that is not settled.
             self.line_of(Seq(watermark.0 + 1)).map_or(0, |line| line - 1)
@@ -124,6 +132,17 @@ mod tests {
         trail.seen(at(9, 90));
         assert_eq!(trail.settled(Seq(4)), 9);
         assert_eq!(trail.restart(), at(7, 70));
+    }
+
+    #[test]
+    fn what_is_settled_never_falls() {
+        let mut trail = Trail::new(at(0, 0), 1_024);
+        for seq in 1..=3 {
+            trail.accepted(Seq(seq), seq);
+        }
+        assert_eq!(trail.settled(Seq(2)), 2);
+        // The batch was not taken to its end, so nobody said up to where it was seen.
+        assert_eq!(trail.settled(Seq(3)), 3);
     }
 
     #[test]
