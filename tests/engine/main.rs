@@ -2,6 +2,7 @@
 //! Shards are turned by hand, except where threads are the subject.
 #![cfg(feature = "sim")]
 
+mod breaker;
 mod dedup;
 mod order;
 mod pressure;
