@@ -284,6 +284,7 @@ fn assemble(
     let mut properties = kafka::properties(settings, blueprint.partitions);
     if let Some(limit) = topic.record_bytes_max
         && let Some(configured) = kafka::bound_batch(&mut properties, limit)
+        && config.kafka.properties.is_set("batch.size")
     {
         topic.warnings.push(format!(
             "kafka.properties batch.size = {configured} is above the topic's max.message.bytes = {limit}: batches are kept \

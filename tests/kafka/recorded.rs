@@ -124,3 +124,60 @@ fn ships_of_the_suez_canal_arrive_once_in_order_and_where_kafkas_own_client_puts
 fn phones_of_geolife_arrive_once_in_order_and_where_kafkas_own_client_puts_them() {
     route_recorded("geolife-phones.ndjson");
 }
+
+/// The binary, fed a file twice through a pipe: what it writes is what the file says, once.
+#[cfg(feature = "cli")]
+fn pipe_through_route(name: &str) {
+    let (Some(bootstrap), _alone) = (kafka(), alone()) else { return };
+    let Some(all) = read_file(name) else { return };
+    let topic = fresh_topic("routed");
+    let scratch = crate::common_kafka::Scratch::new("routed");
+    let config = scratch.0.join("fencepost.toml");
+    let text = format!(
+        "kafka.bootstrap = \"{bootstrap}\"\ndedup.ttl = \"1h\"\n\
+         [topic]\nname = \"{topic}\"\ncreate = true\npartitions = {PARTITIONS}\n"
+    );
+    std::fs::write(&config, text).expect("a configuration can be written");
+    let lines = std::fs::read(in_tree("../shared/data").join(name)).expect("it was read before");
+    let mut route = Command::new(env!("CARGO_BIN_EXE_fencepost"))
+        .args(["route", "--json", "-c"])
+        .arg(&config)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut input = route.stdin.take().expect("a pipe");
+    for _ in 0..2 {
+        input.write_all(&lines).expect("the route reads");
+    }
+    drop(input);
+    let output = route.wait_with_output().expect("the route ends");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let expected = per_device(all.iter().cloned());
+    let distinct: u64 = expected.values().map(|triggers| triggers.len() as u64).sum();
+    assert_eq!(report["accepted"], 2 * all.len() as u64, "{report}");
+    assert_eq!(report["delivered"], distinct, "{report}");
+    assert_eq!(report["deduplicated"], 2 * all.len() as u64 - distinct, "{report}");
+    let kept = read_topic(&bootstrap, &topic, PARTITIONS);
+    assert_eq!(kept.len() as u64, distinct);
+    let read_back = per_device(kept.iter().map(|kept| {
+        let frame = Frame::read(&kept.value).expect("every record is a frame");
+        assert_eq!(kept.key, frame.device_id.as_bytes());
+        assert_eq!(kept.partition, partition_of(&kept.key, PARTITIONS), "as the Java client computes it");
+        Sent::new(frame.device_id, frame.fence_id, frame.state, frame.event_time_ms)
+    }));
+    assert_eq!(read_back, expected, "each device as in the file");
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn ships_through_the_binary_twice_arrive_once() {
+    pipe_through_route("suez-vessels.ndjson");
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn phones_through_the_binary_twice_arrive_once() {
+    pipe_through_route("geolife-phones.ndjson");
+}
