@@ -6,5 +6,7 @@ mod dedup;
 mod order;
 mod pressure;
 mod random;
+mod settle;
+mod shutdown;
 #[path = "../support/mod.rs"]
 mod support;
