@@ -93,7 +93,8 @@ static SHARDS_COUNT: AtomicBool = AtomicBool::new(false);
 /// The null sink; the shard's thread counts itself once it is told to.
 struct CountingSink(NullSink);
 
-impl Sink for CountingSink {
+// SAFETY: what it wraps never reads a frame.
+unsafe impl Sink for CountingSink {
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy> {
         self.0.produce(outgoing)
     }
@@ -111,7 +112,8 @@ struct StallingSink {
     is_stalled: bool,
 }
 
-impl Sink for StallingSink {
+// SAFETY: it never reads a frame.
+unsafe impl Sink for StallingSink {
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy> {
         if outgoing.partition.0 == 0 {
             self.stalled.push(outgoing.frame.slot());
@@ -264,12 +266,12 @@ fn shards_and_callers_on_threads_allocate_nothing() {
     assert_eq!(report.counts.unsettled(), 0, "{}", report.counts);
 }
 
-/// P9: watermark frozen by one seq, millions of later ones settle → memory flat; `submit` sheds at the settle window of
+/// P9: watermark frozen by one seq, later ones settle by the million → memory flat; `submit` sheds at the settle window of
 /// that ingress, 2²⁰, and takes triggers again once the one has settled. `FENCEPOST_P9` sets how many settle meanwhile:
 /// the hour of the case at 50,000/s is 180,000,000.
 #[test]
 fn p9_millions_settle_behind_a_frozen_watermark() {
-    let default = if cfg!(debug_assertions) { 1_000_000 } else { 20_000_000 };
+    let default = if cfg!(debug_assertions) { 300_000 } else { 20_000_000 };
     let later: u64 = std::env::var("FENCEPOST_P9").map_or(default, |count| count.parse().expect("a number"));
     let config = config();
     let mut assembly = assemble(&config, 2, || StallingSink {
