@@ -54,6 +54,8 @@ const MAY_USE: &[(&str, &str)] = &[
 /// Where `unsafe` may be written.
 const UNSAFE: &[(&str, &str)] = &[
     ("src/slab.rs", "frames that others read while the slab is in use"),
+    ("src/sink/mod.rs", "a sink promises when it is done reading: the trait is unsafe to implement"),
+    ("src/sink/null.rs", "so its implementations say why they keep that promise"),
     ("src/sink/kafka/", "the client library is C"),
     ("src/topology/affinity.rs", "the scheduler's calls are C"),
     ("src/topology/fork.rs", "so is the one that tells of a fork"),
