@@ -158,23 +158,34 @@ impl<C: Clock> Ingress<C> {
     /// Offers many triggers, with one publication to each shard at the end. `each` gets the index of a trigger and its
     /// answer. The order is kept, and a refusal of one says nothing of the next.
     pub fn submit_batch(&mut self, triggers: &[Trigger<'_>], mut each: impl FnMut(usize, Result<Accepted, Refused>)) {
-        /// Publishes also when `each` panics: what it was told is accepted must arrive.
-        struct Publish<'a, C: Clock>(&'a mut Ingress<C>);
-        impl<C: Clock> Drop for Publish<'_, C> {
-            fn drop(&mut self) {
-                let lane = self.0.lane_mut();
-                for (writer, waker) in lane.writers.iter_mut().zip(&lane.wakers) {
-                    writer.publish();
-                    waker.wake();
-                }
-            }
-        }
         let began = self.clock.mono();
         let batch = Publish(self);
         for (index, trigger) in triggers.iter().enumerate() {
             let answer = batch.0.stage(trigger, began);
             each(index, answer.map(|(accepted, _)| accepted));
         }
+    }
+
+    /// Offers triggers in order and stops at the first that is shed or finds the ingress closed, so that nothing overtakes
+    /// it: the caller offers the rest again, from there. `each` gets the index of each trigger before it, and the answer.
+    ///
+    /// # Errors
+    /// The index of the trigger that was not taken, and why: it and all behind it are still the caller's.
+    pub fn submit_until_shed(
+        &mut self,
+        triggers: &[Trigger<'_>],
+        mut each: impl FnMut(usize, Result<Accepted, Reason>),
+    ) -> Result<(), (usize, Refused)> {
+        let began = self.clock.mono();
+        let batch = Publish(self);
+        for (index, trigger) in triggers.iter().enumerate() {
+            match batch.0.stage(trigger, began) {
+                Ok((accepted, _)) => each(index, Ok(accepted)),
+                Err(Refused::Rejected(reason)) => each(index, Err(reason)),
+                Err(refused @ (Refused::Shed(_) | Refused::Closed(_))) => return Err((index, refused)),
+            }
+        }
+        Ok(())
     }
 
     /// Up to which seq everything is settled: acknowledged by the broker, handed back by [`Ingress::take_failed`], or a
@@ -314,6 +325,19 @@ impl<C: Clock> Ingress<C> {
     }
 }
 
+/// Publishes what was staged, also when the caller's closure panics: what it was told is accepted must arrive.
+struct Publish<'a, C: Clock>(&'a mut Ingress<C>);
+
+impl<C: Clock> Drop for Publish<'_, C> {
+    fn drop(&mut self) {
+        let lane = self.0.lane_mut();
+        for (writer, waker) in lane.writers.iter_mut().zip(&lane.wakers) {
+            writer.publish();
+            waker.wake();
+        }
+    }
+}
+
 impl<C: Clock> Drop for Ingress<C> {
     /// What was accepted stays accepted; the lane waits for the next ingress, which continues its seqs.
     fn drop(&mut self) {
@@ -327,5 +351,52 @@ impl<C: Clock> Drop for Ingress<C> {
         if let Some(lane) = self.lane.take() {
             self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::engine::{Assembly, Blueprint};
+    use crate::sink::null::NullSink;
+    use crate::trigger::State;
+
+    /// Nothing behind a shed trigger is taken, so that nothing overtakes it; rejections are answered and passed.
+    #[test]
+    fn a_batch_stops_where_it_is_shed_and_goes_on_from_there() {
+        let mut config = Config::default();
+        (config.queue.capacity, config.queue.ingresses) = (64, 1);
+        let blueprint = Blueprint {
+            limits: config.limits().unwrap(),
+            partitions: 4,
+            router_id: "r".into(),
+            incarnation: 1,
+            record_time_is_event: false,
+        };
+        let sink = |_, _| Ok::<_, std::convert::Infallible>(NullSink::new(0, 1_024));
+        let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), sink);
+        let mut ingress = assembly.common.ingress().unwrap();
+        let now = SystemClock::new().now().wall.as_ms().0;
+        let mut triggers: Vec<_> = (0..100).map(|at| Trigger::new("d", "f", State::Enter, now - at * 1_000)).collect();
+        triggers[3].fence_id = "";
+        let (mut from, mut seqs, mut stops) = (0, Vec::new(), 0);
+        loop {
+            let mut rejected = Vec::new();
+            let answer = ingress.submit_until_shed(&triggers[from..], |index, answer| match answer {
+                Ok(accepted) => seqs.push(accepted.seq.0),
+                Err(reason) => rejected.push((from + index, reason)),
+            });
+            assert_eq!(rejected, if from == 0 { vec![(3, Reason::EmptyFenceId)] } else { vec![] });
+            let Err((index, refused)) = answer else { break };
+            assert_eq!(refused, Refused::Shed(ShedWhy::Queue));
+            from += index;
+            assert_eq!(seqs.len(), from - 1);
+            stops += 1;
+            // The shard makes room.
+            assembly.shards[0].turn();
+        }
+        assert!(stops > 0, "100 do not fit a ring of 64");
+        assert_eq!(seqs, (1..=99).collect::<Vec<_>>());
     }
 }

@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod ring;
 pub mod sink;
 pub mod slab;
+pub mod source;
 pub mod topology;
 // -- assembly: the shard is where they meet
 pub mod engine;

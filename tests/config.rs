@@ -147,6 +147,7 @@ fn bounds_are_pinned() {
         ("time.past_limit", config::TIME_PAST_LIMIT),
         ("start.timeout", config::START_TIMEOUT),
         ("shutdown.limit", config::SHUTDOWN_LIMIT),
+        ("route.line_timeout", config::ROUTE_LINE_TIMEOUT),
     ];
     for (key, range) in spans {
         let (least, most) = (range.start().as_nanos(), range.end().as_nanos());
@@ -305,6 +306,7 @@ fn each_rule_between_keys_is_broken_by_something() {
         &format!("route.source = \"unix\"\nroute.path = \"{}\"", "s".repeat(108)),
         "route.listen = \"0.0.0.0:9465\"",
         "route.listen = \"[::]:9465\"",
+        "route.source = \"tcp\"\nroute.connections_max = 9",
         "route.resume = true",
         "route.resume = true\nroute.source = \"file\"\nroute.path = \"x\"",
         "route.resume = true\nstate.dir = \"x\"",
@@ -688,7 +690,8 @@ fn the_table_of_keys_and_the_structs_agree() {
         listen = "127.0.0.1:1"
         allow_remote = true
         line_bytes_max = 2048
-        connections_max = 3
+        connections_max = 2
+        line_timeout = "3s"
         resume = false
     "#;
     let config = taken(written);

@@ -74,7 +74,9 @@ pub const SHUTDOWN_LIMIT: RangeInclusive<Duration> = ms(1)..=ms(3_600_000);
 /// A line or frame of a source, in bytes.
 pub const ROUTE_LINE_BYTES: RangeInclusive<u64> = 1_024..=16_777_216;
 /// Connections of a socket source.
-pub const ROUTE_CONNECTIONS: RangeInclusive<u64> = 1..=4_096;
+pub const ROUTE_CONNECTIONS: RangeInclusive<u64> = 1..=256;
+/// How long a peer may leave a line unfinished.
+pub const ROUTE_LINE_TIMEOUT: RangeInclusive<Duration> = ms(100)..=ms(3_600_000);
 /// A path in bytes; Linux takes 4,095.
 pub const PATH_BYTES: RangeInclusive<usize> = 1..=4_095;
 
@@ -265,7 +267,8 @@ pub(super) static KEYS: &[Key] = &[
         rule: "memory is sized at start",
         |config| whole(config.queue.capacity as u64)),
     key!("queue.ingresses", Kind::Whole(QUEUE_INGRESSES),
-        "How many ingresses there may be; each evaluator thread needs one.",
+        "How many ingresses there may be; each evaluator thread, and each connection of a socket source, needs one. The \
+         sources `file` and `stdin` have one reader and take one, whatever stands here.",
         fix: "give the number of threads that submit",
         rule: "memory is sized at start",
         |config| whole(config.queue.ingresses as u64)),
@@ -425,10 +428,15 @@ pub(super) static KEYS: &[Key] = &[
         rule: "a peer must not make the router grow",
         |config| whole(config.route.line_bytes_max as u64)),
     key!("route.connections_max", Kind::Whole(ROUTE_CONNECTIONS),
-        "Connections that a socket source holds at once; one more is closed at once.",
+        "Connections that a socket source holds at once, each with an ingress of its own; one more is told so and closed.",
         fix: "give the number of peers, and a few more for reconnects",
         rule: "a peer must not make the router grow",
         |config| whole(config.route.connections_max as u64)),
+    key!("route.line_timeout", Kind::Span(ROUTE_LINE_TIMEOUT),
+        "How long a peer of a socket source may leave a line or frame unfinished; then its connection is closed.",
+        fix: "take more than the slowest peer needs for one line; 30s is a good start",
+        rule: "a peer that hangs must not keep a connection from the others",
+        |config| Value::Span(config.route.line_timeout)),
     key!("route.resume", Kind::Bool,
         "A file source goes on after its last settled line.",
         fix: "write true or false",

@@ -41,7 +41,7 @@ pub struct Numbers {
     /// Triggers that a shard takes from one ring in one turn.
     pub turn_batch: usize,
 
-    /// Ingresses of the router; each has one ring a shard.
+    /// Ingresses of the router; each has one ring a shard. One for a source with one reader.
     pub ingresses: usize,
     /// Triggers of one ring: `queue.capacity` split over the shards, rounded up.
     pub ring_triggers: usize,
@@ -130,7 +130,11 @@ impl Limits {
             partitions: config.topic.partitions,
             idle: config.engine.idle,
             turn_batch: usize::from(config.engine.turn_batch),
-            ingresses: config.queue.ingresses,
+            ingresses: match config.route.source {
+                // One reader, one ingress: more would be memory that nobody uses.
+                Some(RouteSource::Stdin | RouteSource::File) => 1,
+                Some(RouteSource::Unix | RouteSource::Tcp) | None => config.queue.ingresses,
+            },
             ring_triggers: ring_triggers(config),
             ring_lines: ring_bytes(config).div_ceil(LINE_BYTES),
             pause_ratio: config.queue.pause_ratio,

@@ -26,8 +26,8 @@ pub use keys::{
     BREAKER_FAILURES, BREAKER_GRACE, BREAKER_RESET, CPU_IDS, DEDUP_BYTES_PER_KEY, DEDUP_CAPACITY, DEDUP_TTL,
     INFLIGHT_BYTES_PER_FRAME, INFLIGHT_PARTITION, INFLIGHT_TOTAL, INFLIGHT_WAITING, PARTITIONS, PARTITIONS_CREATED,
     PATH_BYTES, PUBLISH_TIMEOUT, QUEUE_BYTES_PER_TRIGGER, QUEUE_CAPACITY, QUEUE_INGRESSES, QUEUE_RATIO, REPLICATION,
-    ROUTE_CONNECTIONS, ROUTE_LINE_BYTES, ROUTER_ID_BYTES, SETTLE_WINDOW, SHARDS, SHUTDOWN_LIMIT, START_TIMEOUT,
-    TIME_FUTURE_LIMIT, TIME_PAST_LIMIT, TOPIC_NAME_BYTES, TURN_BATCH,
+    ROUTE_CONNECTIONS, ROUTE_LINE_BYTES, ROUTE_LINE_TIMEOUT, ROUTER_ID_BYTES, SETTLE_WINDOW, SHARDS, SHUTDOWN_LIMIT,
+    START_TIMEOUT, TIME_FUTURE_LIMIT, TIME_PAST_LIMIT, TOPIC_NAME_BYTES, TURN_BATCH,
 };
 pub use limits::{
     ARENA_BYTES_MAX, FRAME_BYTES_MAX, LINE_BYTES, Limits, Numbers, PAST_LIMIT_DEFAULT, RING_BYTES_MIN,
@@ -290,6 +290,9 @@ pub struct Route {
     pub line_bytes_max: usize,
     /// Connections at once; [`ROUTE_CONNECTIONS`].
     pub connections_max: usize,
+    /// How long a peer may leave a line unfinished; [`ROUTE_LINE_TIMEOUT`].
+    #[serde(with = "span")]
+    pub line_timeout: Duration,
     /// A file source goes on after its last settled line.
     pub resume: bool,
 }
@@ -412,7 +415,8 @@ impl Default for Route {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9_465)),
             allow_remote: false,
             line_bytes_max: 65_536,
-            connections_max: 64,
+            connections_max: 8,
+            line_timeout: Duration::from_secs(30),
             resume: false,
         }
     }

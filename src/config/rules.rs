@@ -303,6 +303,20 @@ pub(super) static RULES: &[Rule] = &[
         },
     },
     Rule {
+        what: "`route.connections_max` is at most `queue.ingresses` for the sources `unix` and `tcp`",
+        why: "each connection has an ingress of its own, so that none waits for another",
+        breach: |config| {
+            let is_socket = matches!(config.route.source, Some(RouteSource::Unix | RouteSource::Tcp));
+            let (most, ingresses) = (config.route.connections_max, config.queue.ingresses);
+            (is_socket && most > ingresses).then(|| {
+                (
+                    format!("route.connections_max = {most} and queue.ingresses = {ingresses}"),
+                    format!("set queue.ingresses to at least {most}, or route.connections_max to at most {ingresses}"),
+                )
+            })
+        },
+    },
+    Rule {
         what: "`route.resume` has the source `file` and a `state.dir`",
         why: "only a file can be read again, and the progress must be kept somewhere",
         breach: |config| {

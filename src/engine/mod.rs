@@ -131,6 +131,12 @@ impl<C: Clock> Router<C> {
         &self.warnings
     }
 
+    /// The state directory, locked by this router; `None` without `state.dir`.
+    #[must_use]
+    pub fn state_dir(&self) -> Option<&StateDir> {
+        self.state.as_ref()
+    }
+
     /// Whether every thread is alive. False after a panic of a shard; submits are refused then.
     #[must_use]
     pub fn is_healthy(&self) -> bool {

@@ -175,8 +175,21 @@ impl DecodeError {
 /// # Errors
 /// [`DecodeError`]: what is wrong and where. No input makes it panic.
 pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, DecodeError> {
+    decode_from(bytes, ROUTER_ID_BYTES)
+}
+
+/// Reads a frame on its way to a router, such as an evaluator writes: like [`decode`], but it may lack what a router sets.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_unrouted(bytes: &[u8]) -> Result<Decoded<'_>, DecodeError> {
+    decode_from(bytes, 0..=*ROUTER_ID_BYTES.end())
+}
+
+#[inline(always)]
+fn decode_from(bytes: &[u8], router_id_bytes: RangeInclusive<usize>) -> Result<Decoded<'_>, DecodeError> {
     let mut version = None;
-    match fields(bytes, &mut version) {
+    match fields(bytes, &mut version, router_id_bytes) {
         // A later version may well break the rules of this one: then the version is what is wrong.
         Err(_) if version.is_some_and(|got| got != u64::from(VERSION)) => {
             Err(DecodeError::UnknownVersion { got: version.unwrap_or(0) })
@@ -185,7 +198,11 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, DecodeError> {
     }
 }
 
-fn fields<'a>(bytes: &'a [u8], version: &mut Option<u64>) -> Result<Decoded<'a>, DecodeError> {
+fn fields<'a>(
+    bytes: &'a [u8],
+    version: &mut Option<u64>,
+    router_id_bytes: RangeInclusive<usize>,
+) -> Result<Decoded<'a>, DecodeError> {
     let mut reader = Reader { bytes, at: 0 };
     let (mut device_id, mut fence_id, mut router_id, mut attributes): (&[u8], &[u8], &[u8], &[u8]) =
         (&[], &[], &[], &[]);
@@ -245,7 +262,7 @@ fn fields<'a>(bytes: &'a [u8], version: &mut Option<u64>) -> Result<Decoded<'a>,
             allowed: 0..=Priority::High as u64,
         })?,
         attributes: of_length(field::ATTRIBUTES.name, attributes, 0..=ATTRIBUTES_BYTES_MAX)?,
-        router_id: of_length(field::ROUTER_ID.name, router_id, ROUTER_ID_BYTES)?,
+        router_id: of_length(field::ROUTER_ID.name, router_id, router_id_bytes)?,
         incarnation,
         partition_seq,
         salt: u32::try_from(salt).map_err(|_| DecodeError::BadNumber {

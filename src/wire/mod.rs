@@ -11,7 +11,7 @@ mod encode;
 #[cfg(test)]
 mod oracle;
 
-pub use decode::{DecodeError, Decoded, Unknown, decode};
+pub use decode::{DecodeError, Decoded, Unknown, decode, decode_unrouted};
 pub use encode::{device_id_range, encode, encode_with_unknown, encoded_len};
 
 use crate::hlc::Hlc;

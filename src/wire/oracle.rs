@@ -318,6 +318,22 @@ fn a_fault_says_what_to_do_and_has_a_name_for_machines() {
     }
 }
 
+/// An evaluator sets no router: the same bytes are a frame on their way to one, and none on their way from one.
+#[test]
+fn a_frame_without_what_a_router_sets_is_read_on_its_way_to_one() {
+    // version 1, device "d", fence "f", state enter, event time 1.
+    let bytes = b"\x08\x01\x12\x01d\x1a\x01f\x20\x01\x28\x01";
+    let frame = decode_unrouted(bytes).unwrap().frame;
+    assert_eq!(
+        (frame.device_id, frame.fence_id, frame.state, frame.event_time_ms),
+        (&b"d"[..], &b"f"[..], State::Enter, 1)
+    );
+    assert_eq!((frame.router_id, frame.priority), (&b""[..], Priority::Normal));
+    assert!(matches!(decode(bytes), Err(DecodeError::BadLength { field: "router_id", len: 0, .. })));
+    let long = [bytes, &b"\x52\x21"[..], &[b'r'; 33]].concat();
+    assert!(matches!(decode_unrouted(&long), Err(DecodeError::BadLength { field: "router_id", len: 33, .. })));
+}
+
 #[test]
 fn every_cut_of_a_frame_is_refused_or_ends_between_two_fields() {
     let good = encoded(&sample());

@@ -4,6 +4,7 @@
 //! Frames go out without a copy and come back as arrays of reports. A handle that raised a fatal error is replaced: what
 //! it holds is taken back, a new one is made aside, and the shard sends again, in order.
 
+pub mod features;
 pub mod handle;
 pub mod topic;
 mod warm;

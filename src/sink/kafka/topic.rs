@@ -34,14 +34,25 @@ pub struct NewTopicPlan {
 pub struct TopicFacts {
     /// Its partitions.
     pub partitions: u32,
+    /// Copies of the partition that has the fewest.
+    pub replication: usize,
     /// `max.message.bytes`, if we may read it.
     pub record_bytes_max: Option<usize>,
+    /// `min.insync.replicas`, if we may read it.
+    pub min_insync_replicas: Option<usize>,
     /// Brokers in the cluster.
     pub brokers: usize,
     /// Partitions without a leader.
     pub leaderless: Vec<u32>,
     /// Why the topic's settings could not be read, if they could not.
     pub unread: Option<String>,
+}
+
+/// What the topic's own settings say.
+#[derive(Default)]
+struct TopicSettings {
+    record_bytes_max: Option<usize>,
+    min_insync_replicas: Option<usize>,
 }
 
 /// Why the topic cannot be used.
@@ -167,29 +178,37 @@ impl TopicDesk {
         }
         let leaderless =
             topic.partitions().iter().filter(|part| part.leader() < 0).map(|part| part.id() as u32).collect();
-        let (record_bytes_max, unread) = match self.max_message_bytes(limit.min(SETTINGS_LIMIT)) {
-            Ok(bytes) => (Some(bytes), None),
-            Err(why) => (None, Some(why)),
+        let replication = topic.partitions().iter().map(|part| part.replicas().len()).min().unwrap_or_default();
+        let (settings, unread) = match self.settings(limit.min(SETTINGS_LIMIT)) {
+            Ok(settings) => (settings, None),
+            Err(why) => (TopicSettings::default(), Some(why)),
         };
         Ok(TopicFacts {
             partitions: topic.partitions().len() as u32,
-            record_bytes_max,
+            replication,
+            record_bytes_max: settings.record_bytes_max,
+            min_insync_replicas: settings.min_insync_replicas,
             brokers: metadata.brokers().len(),
             leaderless,
             unread,
         })
     }
 
-    fn max_message_bytes(&self, limit: Duration) -> Result<usize, String> {
+    fn settings(&self, limit: Duration) -> Result<TopicSettings, String> {
         let admin = self.admin().map_err(|error| error.to_string())?;
         let options = AdminOptions::new().request_timeout(Some(limit));
         let resources = [ResourceSpecifier::Topic(&self.topic)];
         let answers = wait_for(admin.describe_configs(&resources, &options)).map_err(|error| error.to_string())?;
         for answer in answers {
             let config = answer.map_err(|code| code.to_string())?;
-            if let Some(entry) = config.get("max.message.bytes") {
+            let number = |name| -> Result<Option<usize>, String> {
+                let Some(entry) = config.get(name) else { return Ok(None) };
                 let value = entry.value.as_deref().unwrap_or_default();
-                return value.parse().map_err(|_| format!("max.message.bytes = {value}"));
+                value.parse().map(Some).map_err(|_| format!("{name} = {value}"))
+            };
+            let record_bytes_max = number("max.message.bytes")?;
+            if record_bytes_max.is_some() {
+                return Ok(TopicSettings { record_bytes_max, min_insync_replicas: number("min.insync.replicas")? });
             }
         }
         Err("the topic's settings do not name max.message.bytes".into())

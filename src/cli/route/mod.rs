@@ -1,0 +1,155 @@
+//! `fencepost route`: the daemon. Triggers from a file, standard input or the peers of a socket, to the topic.
+//!
+//! Pressure travels back to the source: what the router sheds is held and offered again, in order, and nothing more is
+//! read meanwhile. What is malformed or breaks a rule is reported with its line and passed over. At the source's end, or
+//! at the first signal, the router drains, and the closing report says what became of every line.
+
+mod closing;
+mod connection;
+mod listen;
+mod progress;
+mod pump;
+mod resume;
+mod stream;
+
+use super::signals::Signals;
+use super::{CliError, Exit};
+use crate::config::{Config, RouteFormat, RouteSource};
+use crate::engine::Router;
+use crate::source::Format;
+use clap::Args;
+use closing::Closing;
+use pump::Tally;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Takes triggers from a source and delivers them to the topic, until the source ends or a signal comes.
+///
+/// A source writes one JSON object a line: device_id, fence_id, state ("enter", "exit" or "dwell") and event_time_ms,
+/// and if it likes priority ("low", "normal" or "high") and attributes (text). With route.format = "frames" it writes
+/// protobuf fencepost.v1.Trigger instead, the length in front of each as 4 bytes, highest first.
+///
+/// A peer of a socket gets a line for each of its lines that is refused: {"line":12,"error":"malformed","message":"…"}.
+/// When its first line is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines settle.
+///
+/// SIGTERM and SIGINT stop the reading and drain; a second one ends at once. Exit codes: 0 everything was delivered; 1
+/// something was malformed, rejected, failed or is unsettled (of a socket's lines, only the latter two count: its peers
+/// know of the others); 2 the configuration; 3 the source or the broker is not available.
+#[derive(Args)]
+pub struct Route {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Read this file instead of the source of the configuration; - is standard input.
+    #[arg(long, value_name = "PATH")]
+    from: Option<PathBuf>,
+    /// Print one JSON object at the end instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where triggers come from, opened before the router starts, so that what is wrong with it is said at once.
+enum Intake {
+    Stream(stream::Opened),
+    Listener(listen::Listener),
+}
+
+/// How the reading ended.
+pub(super) enum Ended {
+    AtTheEnd,
+    BySignal,
+    /// The source failed, or the router did.
+    Broken(String),
+}
+
+impl Route {
+    pub(super) fn run(self) -> Result<Exit, CliError> {
+        let config = self.configuration()?;
+        let limits = config.limits()?;
+        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
+        let intake = Intake::open(&config)?;
+        let (router, readiness) = Router::start(&config)?;
+        for warning in router.warnings() {
+            eprintln!("warning: {warning}");
+        }
+        let name = intake.name();
+        eprintln!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
+        if readiness.is_cold {
+            eprintln!("warning: the broker is away; what comes in waits until it is back");
+        }
+        let tally = Tally::default();
+        let began = Instant::now();
+        let shutdown_limit = limits.shutdown_limit.as_duration();
+        let setup = Setup { config: &config, router: &router, signals: &signals, tally: &tally, shutdown_limit };
+        let outcome = match intake {
+            Intake::Stream(opened) => stream::route(opened, &setup)?,
+            Intake::Listener(listener) => listen::route(listener, &setup),
+        };
+        let Outcome { ended, draining_since, resumed_after } = outcome;
+        let report = router.shutdown(shutdown_limit.saturating_sub(draining_since.elapsed()));
+        let is_socket = matches!(config.route.source, Some(RouteSource::Unix | RouteSource::Tcp));
+        let closing = Closing { name, ended, resumed_after, report, took: began.elapsed(), tally: &tally, is_socket };
+        closing.print(self.json);
+        Ok(closing.exit())
+    }
+
+    /// The file's configuration with the command line's word on top.
+    fn configuration(&self) -> Result<Config, CliError> {
+        let mut config = Config::from_file(&self.config)?;
+        match &self.from {
+            Some(path) if path.as_os_str() == "-" => config.route.source = Some(RouteSource::Stdin),
+            Some(path) => {
+                config.route.source = Some(RouteSource::File);
+                config.route.path = Some(path.clone());
+            }
+            None => {}
+        }
+        config.route.source.get_or_insert(RouteSource::Stdin);
+        Ok(config)
+    }
+}
+
+/// What every source needs to route.
+struct Setup<'a> {
+    config: &'a Config,
+    router: &'a Router,
+    signals: &'a Signals,
+    tally: &'a Tally,
+    shutdown_limit: std::time::Duration,
+}
+
+/// What a source left when it ended.
+struct Outcome {
+    ended: Ended,
+    /// The limit of a stop counts from here.
+    draining_since: Instant,
+    /// The line after which a file went on.
+    resumed_after: Option<u64>,
+}
+
+impl Intake {
+    fn open(config: &Config) -> Result<Intake, CliError> {
+        let route = &config.route;
+        let path = || route.path.clone().unwrap_or_default();
+        Ok(match route.source {
+            Some(RouteSource::File) => Intake::Stream(stream::Opened::file(&path(), route.resume)?),
+            Some(RouteSource::Unix) => Intake::Listener(listen::Listener::unix(&path())?),
+            Some(RouteSource::Tcp) => Intake::Listener(listen::Listener::tcp(route.listen)?),
+            Some(RouteSource::Stdin) | None => Intake::Stream(stream::Opened::stdin()?),
+        })
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Intake::Stream(opened) => opened.name(),
+            Intake::Listener(listener) => listener.name(),
+        }
+    }
+}
+
+fn format_of(config: &Config) -> Format {
+    match config.route.format {
+        RouteFormat::Ndjson => Format::Ndjson,
+        RouteFormat::Frames => Format::Frames,
+    }
+}

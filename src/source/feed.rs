@@ -1,0 +1,314 @@
+//! The feed: blocks of bytes in, batches of triggers out. One buffer, sized once; what a block ends within waits at its
+//! front for the next one.
+
+use super::{Fault, frames, ndjson};
+use crate::trigger::{State, Trigger};
+use std::io::{self, Read};
+
+/// Triggers of a batch at the most.
+pub const BATCH: usize = 256;
+/// Faults of a batch at the most.
+pub const FAULTS: usize = 64;
+
+/// How triggers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line; a line's end is a newline, or the source's end.
+    Ndjson,
+    /// Protobuf with its length before it.
+    Frames,
+}
+
+/// How far a source was read: whole lines (or frames), blank and malformed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Lines.
+    pub lines: u64,
+    /// Bytes.
+    pub offset: u64,
+}
+
+/// Triggers in order, each with the number of its line, counted from 1.
+pub struct Batch<'a> {
+    triggers: [Trigger<'a>; BATCH],
+    lines: [u64; BATCH],
+    len: usize,
+}
+
+impl<'a> Batch<'a> {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Batch<'a> {
+        Batch { triggers: [Trigger::new("", "", State::Enter, 0); BATCH], lines: [0; BATCH], len: 0 }
+    }
+
+    /// The triggers.
+    #[must_use]
+    pub fn triggers(&self) -> &[Trigger<'a>] {
+        &self.triggers[..self.len]
+    }
+
+    /// The number of the line that each came from.
+    #[must_use]
+    pub fn lines(&self) -> &[u64] {
+        &self.lines[..self.len]
+    }
+
+    fn push(&mut self, trigger: Trigger<'a>, line: u64) {
+        self.triggers[self.len] = trigger;
+        self.lines[self.len] = line;
+        self.len += 1;
+    }
+}
+
+impl Default for Batch<'_> {
+    fn default() -> Self {
+        Batch::new()
+    }
+}
+
+/// What is passed over just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skip {
+    Nothing,
+    /// The rest of a line that is too long.
+    ToNewline,
+    /// So many bytes of a frame that is too long.
+    Bytes(u64),
+}
+
+/// See the [module](self).
+pub struct Feed {
+    format: Format,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    line_bytes_max: usize,
+    skip: Skip,
+    position: Position,
+    /// Lines up to this number were settled in an earlier run: they are counted and not looked at.
+    known: u64,
+    /// Lines before the first byte.
+    first_lines: u64,
+    is_ended: bool,
+}
+
+impl Feed {
+    /// A feed that reads up to `block_bytes` at once and takes lines (without their newline) or frames (without their
+    /// length) of up to `line_bytes_max`. It holds the sum of both in memory.
+    ///
+    /// # Panics
+    /// If either is 0.
+    #[must_use]
+    pub fn new(format: Format, line_bytes_max: usize, block_bytes: usize) -> Feed {
+        assert!(line_bytes_max > 0 && block_bytes > 0, "a feed holds at least a byte");
+        Feed {
+            format,
+            buffer: vec![0; line_bytes_max + frames::LENGTH_BYTES + block_bytes].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            line_bytes_max,
+            skip: Skip::Nothing,
+            position: Position::default(),
+            known: 0,
+            first_lines: 0,
+            is_ended: false,
+        }
+    }
+
+    /// Goes on where an earlier run was: its bytes come from `start.offset` on, and lines up to `known` are passed over.
+    #[must_use]
+    pub fn starting_at(mut self, start: Position, known: u64) -> Feed {
+        (self.position, self.first_lines, self.known) = (start, start.lines, known);
+        self
+    }
+
+    /// Reads once, and returns how many bytes came; 0 is the source's end. To be called when [`Feed::batch`] has
+    /// nothing more.
+    ///
+    /// # Errors
+    /// What the source says; nothing is lost then.
+    ///
+    /// # Panics
+    /// If there is no room, since the batches were not taken.
+    pub fn fill(&mut self, source: &mut impl Read) -> io::Result<usize> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        assert!(self.end < self.buffer.len(), "batches are taken before the next block is read");
+        let count = source.read(&mut self.buffer[self.end..])?;
+        self.end += count;
+        self.is_ended |= count == 0;
+        Ok(count)
+    }
+
+    /// The source has ended: what is left is the last line.
+    pub fn end(&mut self) {
+        self.is_ended = true;
+    }
+
+    /// How far it was read and taken.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// How many lines were taken that no earlier run had settled.
+    #[must_use]
+    pub fn fresh_lines(&self) -> u64 {
+        self.position.lines.saturating_sub(self.known.max(self.first_lines))
+    }
+
+    /// Whether something begun is not complete.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        self.start < self.end || self.skip != Skip::Nothing
+    }
+
+    /// Bytes that were read and not taken yet.
+    #[must_use]
+    pub fn untaken(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The next line or frame, if it is whole; it is not taken.
+    #[must_use]
+    pub fn peek(&self) -> Option<&[u8]> {
+        let rest = &self.buffer[self.start..self.end];
+        match self.format {
+            Format::Ndjson => memchr::memchr(b'\n', rest).map(|end| &rest[..end]),
+            Format::Frames => {
+                let (len, rest) = rest.split_first_chunk::<{ frames::LENGTH_BYTES }>()?;
+                rest.get(..u32::from_be_bytes(*len) as usize)
+            }
+        }
+    }
+
+    /// Takes the line or frame that [`Feed::peek`] shows, without counting it as one: it was for somebody else.
+    pub fn drop_peeked(&mut self) {
+        if let Some(item) = self.peek() {
+            let bytes = item.len() + if self.format == Format::Frames { frames::LENGTH_BYTES } else { 1 };
+            self.start += bytes;
+            self.position.offset += bytes as u64;
+        }
+    }
+
+    /// Takes lines or frames until a bound of the batch is reached or the rest is not whole. Faults are added to
+    /// `faults` with their line. False: there was nothing to take, read on.
+    pub fn batch<'a>(&'a mut self, batch: &mut Batch<'a>, faults: &mut Vec<(u64, Fault)>) -> bool {
+        let mut rest = &mut self.buffer[self.start..self.end];
+        let whole = rest.len();
+        let mut lines = self.position.lines;
+        while batch.len < BATCH && faults.len() < FAULTS {
+            let cut = match self.format {
+                Format::Ndjson => cut_line(rest, self.line_bytes_max, self.is_ended, &mut self.skip),
+                Format::Frames => cut_frame(rest, self.line_bytes_max, self.is_ended, &mut self.skip),
+            };
+            match cut {
+                Cut::Nothing => break,
+                Cut::Skip(bytes) => rest = &mut std::mem::take(&mut rest)[bytes..],
+                Cut::Fault(bytes, fault) => {
+                    rest = &mut std::mem::take(&mut rest)[bytes..];
+                    lines += 1;
+                    if lines > self.known {
+                        faults.push((lines, fault));
+                    }
+                }
+                Cut::Item { before, len, after } => {
+                    let (item, later) = std::mem::take(&mut rest)[before..].split_at_mut(len);
+                    rest = &mut later[after..];
+                    lines += 1;
+                    if lines <= self.known {
+                        continue;
+                    }
+                    let trigger = match self.format {
+                        Format::Ndjson if is_blank(item) => continue,
+                        Format::Ndjson => ndjson::parse(item).map_err(Fault::from),
+                        Format::Frames => frames::parse(item).map_err(Fault::from),
+                    };
+                    match trigger {
+                        Ok(trigger) => batch.push(trigger, lines),
+                        Err(fault) => faults.push((lines, fault)),
+                    }
+                }
+            }
+        }
+        let taken = whole - rest.len();
+        self.start += taken;
+        self.position.lines = lines;
+        self.position.offset += taken as u64;
+        taken > 0
+    }
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    match line.first() {
+        None => true,
+        Some(b'{') => false,
+        Some(_) => line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')),
+    }
+}
+
+/// What stands at the front of the bytes.
+enum Cut {
+    /// Nothing whole.
+    Nothing,
+    /// So many bytes of no interest.
+    Skip(usize),
+    /// A line or frame to be passed over, of which so many bytes are there.
+    Fault(usize, Fault),
+    /// A line or frame with what goes around it.
+    Item { before: usize, len: usize, after: usize },
+}
+
+#[inline(always)]
+fn cut_line(rest: &[u8], limit: usize, is_ended: bool, skip: &mut Skip) -> Cut {
+    if rest.is_empty() {
+        return Cut::Nothing;
+    }
+    let newline = memchr::memchr(b'\n', rest);
+    if *skip == Skip::ToNewline {
+        return match newline {
+            Some(at) => {
+                *skip = Skip::Nothing;
+                Cut::Skip(at + 1)
+            }
+            None => Cut::Skip(rest.len()),
+        };
+    }
+    match newline {
+        Some(at) if at > limit => Cut::Fault(at + 1, Fault::LineTooLong { limit }),
+        Some(at) => Cut::Item { before: 0, len: at, after: 1 },
+        None if rest.len() > limit => {
+            *skip = Skip::ToNewline;
+            Cut::Fault(rest.len(), Fault::LineTooLong { limit })
+        }
+        None if is_ended => Cut::Item { before: 0, len: rest.len(), after: 0 },
+        None => Cut::Nothing,
+    }
+}
+
+#[inline(always)]
+fn cut_frame(rest: &[u8], limit: usize, is_ended: bool, skip: &mut Skip) -> Cut {
+    if let Skip::Bytes(left) = *skip {
+        let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        *skip = if here as u64 == left { Skip::Nothing } else { Skip::Bytes(left - here as u64) };
+        return if here == 0 { Cut::Nothing } else { Cut::Skip(here) };
+    }
+    let cut = |missing| if is_ended { Cut::Fault(rest.len(), Fault::FrameCut { missing }) } else { Cut::Nothing };
+    if rest.is_empty() {
+        return Cut::Nothing;
+    }
+    let Some((len, content)) = rest.split_first_chunk::<{ frames::LENGTH_BYTES }>() else {
+        return cut(frames::LENGTH_BYTES - rest.len());
+    };
+    let len = u32::from_be_bytes(*len);
+    if len as usize > limit {
+        *skip = Skip::Bytes(u64::from(len));
+        return Cut::Fault(frames::LENGTH_BYTES, Fault::FrameTooLong { len, limit });
+    }
+    let len = len as usize;
+    if content.len() < len {
+        return cut(len - content.len());
+    }
+    Cut::Item { before: frames::LENGTH_BYTES, len, after: 0 }
+}

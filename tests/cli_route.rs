@@ -1,0 +1,738 @@
+//! `fencepost route` and `fencepost check`, run as a person runs them, on librdkafka's mock cluster. What is in the topic
+//! afterwards is read back and held against what was sent, by the checkers.
+#![cfg(feature = "cli")]
+
+use fencepost::trigger::{Priority, State, Trigger};
+use fencepost::verify::{Checker, CheckerOptions, Ledger, Record, Verdict};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Message;
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
+use rdkafka::{Offset, TopicPartitionList};
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const TOPIC: &str = "triggers";
+const PARTITIONS: u32 = 4;
+/// Beyond this a test has hung; nothing here is measured.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+// -- the place ----------------------------------------------------------------------------------------------------------
+
+/// A mock cluster and a directory, of one test alone.
+struct Place {
+    mock: MockCluster<'static, DefaultProducerContext>,
+    dir: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test that failed has its own word to say.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let mock = MockCluster::new(1).unwrap();
+        mock.create_topic(TOPIC, PARTITIONS as i32, 1).unwrap();
+        let dir = std::env::temp_dir().join(format!("fencepost-route-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Place { mock, dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A configuration for this cluster; `route` stands in its own table, `rest` in others.
+    fn config(&self, route: &str, rest: &str) -> PathBuf {
+        let path = self.path("fencepost.toml");
+        let bootstrap = self.mock.bootstrap_servers();
+        let text = format!(
+            "topic.name = \"{TOPIC}\"\nkafka.bootstrap = \"{bootstrap}\"\ndedup.capacity = 200000\n{rest}\n[route]\n{route}\n"
+        );
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn route(&self, route: &str, rest: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+        command.args(["route", "--json", "-c"]).arg(self.config(route, rest));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts a socket source, and returns it when it says that it is ready, with the line that says so.
+    fn serve(&self, route: &str, rest: &str) -> Server {
+        let mut child = self.route(route, rest).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut ready = String::new();
+        while !ready.starts_with("ready:") {
+            ready.clear();
+            assert!(errors.read_line(&mut ready).unwrap() > 0, "it ended before it was ready");
+        }
+        Server { child, errors, ready }
+    }
+
+    /// Everything in the topic, held against what was sent. Each sender is an ingress of its own.
+    fn verdict(&self, sent: &[&[Sent]]) -> Verdict {
+        let ledgers: Vec<Ledger> = sent
+            .iter()
+            .map(|rows| {
+                let mut ledger = Ledger::with_capacity(rows.len(), 16);
+                rows.iter().for_each(|row| ledger.accept(&row.trigger()));
+                ledger
+            })
+            .collect();
+        let mut checker = Checker::new(CheckerOptions { from_start: true, ..CheckerOptions::new(PARTITIONS) });
+        self.read_topic(|partition, offset, key, value| checker.record(&Record::new(partition, offset, key, value)));
+        checker.finish(&ledgers)
+    }
+
+    fn read_topic(&self, mut each: impl FnMut(u32, i64, &[u8], &[u8])) {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", self.mock.bootstrap_servers())
+            .set("group.id", "reader")
+            .set("enable.auto.commit", "false")
+            .create()
+            .unwrap();
+        let mut assignment = TopicPartitionList::new();
+        let mut left = 0;
+        for partition in 0..PARTITIONS as i32 {
+            assignment.add_partition_offset(TOPIC, partition, Offset::Beginning).unwrap();
+            let (low, high) = consumer.fetch_watermarks(TOPIC, partition, Duration::from_secs(30)).unwrap();
+            assert_eq!(low, 0, "the mock has thrown records away: the test sends too much");
+            left += high;
+        }
+        consumer.assign(&assignment).unwrap();
+        let until = Instant::now() + PATIENCE;
+        while left > 0 {
+            assert!(Instant::now() < until, "{left} records are not read");
+            let Some(message) = consumer.poll(Duration::from_millis(100)) else { continue };
+            let message = message.unwrap();
+            let (key, value) = (message.key().unwrap_or_default(), message.payload().unwrap_or_default());
+            each(message.partition() as u32, message.offset(), key, value);
+            left -= 1;
+        }
+    }
+}
+
+struct Server {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    ready: String,
+}
+
+impl Server {
+    fn stop(mut self) -> (Option<i32>, serde_json::Value, String) {
+        signal(&self.child, "TERM");
+        let mut said = String::new();
+        self.errors.read_to_string(&mut said).unwrap();
+        let output = finish(self.child);
+        (output.status.code(), counters(&output), said)
+    }
+}
+
+/// Waits for its end, within reason.
+fn finish(mut child: Child) -> Output {
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Feeds standard input, closes it, and waits.
+fn feed(mut command: Command, bytes: &[u8]) -> Output {
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&bytes));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    output
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn counters(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", text(&output.stdout), text(&output.stderr)))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+// -- what is sent -------------------------------------------------------------------------------------------------------
+
+#[derive(Clone)]
+struct Sent {
+    device: String,
+    fence: String,
+    state: State,
+    event_time_ms: i64,
+}
+
+impl Sent {
+    fn trigger(&self) -> Trigger<'_> {
+        Trigger::new(&self.device, &self.fence, self.state, self.event_time_ms)
+    }
+
+    fn line(&self) -> String {
+        let Sent { device, fence, state, event_time_ms } = self;
+        let state = state.name();
+        format!(r#"{{"device_id":"{device}","fence_id":"{fence}","state":"{state}","event_time_ms":{event_time_ms}}}"#)
+    }
+
+    /// As an evaluator encodes it: nothing that a router sets.
+    fn frame(&self) -> Vec<u8> {
+        let mut frame = vec![0x08, 1, 0x12, self.device.len() as u8];
+        frame.extend(self.device.as_bytes());
+        frame.extend([0x1a, self.fence.len() as u8]);
+        frame.extend(self.fence.as_bytes());
+        frame.extend([0x20, self.state as u8, 0x28]);
+        let mut rest = self.event_time_ms as u64;
+        while rest >= 0x80 {
+            frame.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        frame.push(rest as u8);
+        [&(frame.len() as u32).to_be_bytes()[..], &frame].concat()
+    }
+}
+
+/// Rows of a few devices, each of its own second, so that none is a repeat.
+fn rows(name: &str, count: usize) -> Vec<Sent> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    let row = |at: usize| Sent {
+        device: format!("{name}-{}", at % 13),
+        fence: format!("cell:{}", at % 7),
+        state: [State::Enter, State::Exit, State::Dwell][at % 3],
+        event_time_ms: now - 200_000_000 + at as i64 * 1_000,
+    };
+    (0..count).map(row).collect()
+}
+
+fn lines(rows: &[Sent]) -> String {
+    rows.iter().map(|row| row.line() + "\n").collect()
+}
+
+#[track_caller]
+fn assert_clean(verdict: &Verdict, count: usize) {
+    assert!(verdict.is_clean(), "{verdict}");
+    assert_eq!((verdict.distinct, verdict.accepted), (count as u64, count as u64), "{verdict}");
+}
+
+// -- files and pipes ----------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_pipe_goes_to_the_topic_and_every_line_that_does_not_is_named() {
+    let place = Place::new("pipe");
+    let sent = rows("veh", 5_000);
+    let mut input = String::new();
+    for (at, row) in sent.iter().enumerate() {
+        match at {
+            100 => input += "{\"device_id\":\"veh-1\",\"fence\":\"f\"}\n",
+            200 => input += "\n \t\r\n",
+            300 => input += &format!("{}\n", "x".repeat(70_000)),
+            400 => {
+                input += "{\"device_id\":\"\",\"fence_id\":\"f\",\"state\":\"exit\",\"event_time_ms\":1616198400000}\n"
+            }
+            500 => input += "garbage\n",
+            _ => {}
+        }
+        input += &row.line();
+        // The last line has no newline, and counts.
+        input += if at + 1 < sent.len() { "\n" } else { "" };
+    }
+    let output = feed(place.route("", ""), input.as_bytes());
+    let (said, counted) = (text(&output.stderr), counters(&output));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for want in [
+        "line 101: malformed: column 22: unknown key \"fence\"",
+        "line 304: line_too_long: the line is longer than 65536 bytes",
+        "line 405: rejected: device_id is empty",
+        "line 506: malformed: column 1: expected {",
+        "3 lines were malformed",
+        "1 triggers were rejected",
+    ] {
+        assert!(said.contains(want), "{want}\nis not in\n{said}");
+    }
+    for (name, want) in [
+        ("lines", 5_006),
+        ("malformed", 3),
+        ("rejected", 1),
+        ("accepted", 5_000),
+        ("delivered", 5_000),
+        ("unsettled", 0),
+    ] {
+        assert_eq!(counted[name], want, "{name} of {counted}");
+    }
+    assert_eq!(counted["bytes"], input.len());
+    assert_eq!((&counted["ended"], &counted["adds_up"]), (&"end".into(), &true.into()));
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
+#[test]
+fn a_file_goes_to_the_topic_and_a_clean_one_ends_well() {
+    let place = Place::new("file");
+    let sent = rows("veh", 3_000);
+    let path = place.path("rows.ndjson");
+    fs::write(&path, lines(&sent)).unwrap();
+    let route = format!("source = \"file\"\npath = {path:?}");
+    let output = place.route(&route, "").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(counters(&output)["lines"], 3_000);
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+    // The command line's word stands above the file's, and what is not there is named.
+    let output = place.route(&route, "").args(["--from", "/nowhere/rows.ndjson"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("/nowhere/rows.ndjson"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn frames_go_to_the_topic_with_garbage_between_them() {
+    let place = Place::new("frames");
+    let sent = rows("veh", 500);
+    let mut input: Vec<u8> = sent.iter().flat_map(Sent::frame).collect();
+    input.extend([0, 0, 0, 7]);
+    input.extend(b"garbage");
+    input.extend([0, 0, 1, 0, 1, 2, 3]);
+    let output = feed(place.route("format = \"frames\"", ""), &input);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("line 501: frame_bad_tag") && said.contains("line 502: frame_cut"), "{said}");
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
+#[test]
+fn a_signal_drains_a_pipe_that_stays_open() {
+    let place = Place::new("signal");
+    let sent = rows("veh", 2_000);
+    let mut child = place.route("", "").spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(lines(&sent).as_bytes()).unwrap();
+    let until = Instant::now() + PATIENCE;
+    let mut high = 0;
+    let consumer: BaseConsumer =
+        ClientConfig::new().set("bootstrap.servers", place.mock.bootstrap_servers()).create().unwrap();
+    while high < 2_000 {
+        assert!(Instant::now() < until, "{high} records are there");
+        let marks = (0..PARTITIONS as i32).map(|part| consumer.fetch_watermarks(TOPIC, part, Duration::from_secs(30)));
+        high = marks.map(|marks| marks.unwrap().1).sum();
+    }
+    signal(&child, "TERM");
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let counted = counters(&output);
+    assert_eq!((&counted["ended"], &counted["delivered"]), (&"signal".into(), &2_000.into()));
+    drop(stdin);
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
+#[test]
+fn pressure_reaches_a_pipe_and_nothing_is_lost_or_reordered() {
+    let place = Place::new("pressure");
+    place.mock.broker_round_trip_time(1, Duration::from_millis(20)).unwrap();
+    // Rings and windows far smaller than what comes.
+    let small = "queue.capacity = 128\nsettle.window = 1024\ninflight.partition = 32\ninflight.total = 128\n\
+                 inflight.waiting = 64\n";
+    let sent = rows("veh", 6_000);
+    let output = feed(place.route("", small), lines(&sent).as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let counted = counters(&output);
+    assert!(counted["waits"].as_u64().unwrap() > 0, "{counted}");
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
+// -- going on after a crash -----------------------------------------------------------------------------------------------
+
+/// The line up to which the state directory says that all is settled.
+fn kept_line(state: &Path) -> u64 {
+    let Ok(kept) = fs::read_to_string(state.join("source.toml")) else { return 0 };
+    let kept: toml::Table = kept.parse().unwrap();
+    kept["line"].as_integer().unwrap() as u64
+}
+
+#[test]
+fn a_killed_run_goes_on_behind_its_last_settled_line() {
+    const COUNT: usize = 20_000;
+    let place = Place::new("resume");
+    let (path, state) = (place.path("rows.ndjson"), place.path("state"));
+    let sent = rows("veh", COUNT);
+    // A line in front that is none, so that lines and seqs differ.
+    fs::write(&path, format!("garbage\n{}", lines(&sent))).unwrap();
+    let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
+    let state_key = format!("state.dir = {state:?}\n");
+    let slow = format!(
+        "{state_key}inflight.partition = 64\ninflight.total = 256\ninflight.waiting = 64\nqueue.capacity = 128\n"
+    );
+    place.mock.broker_round_trip_time(1, Duration::from_millis(40)).unwrap();
+    let mut child = place.route(&route, &slow).spawn().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while kept_line(&state) < 500 {
+        assert!(Instant::now() < until && child.try_wait().unwrap().is_none(), "nothing settles");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let kept = kept_line(&state);
+    assert!((500..COUNT as u64).contains(&kept), "{kept}");
+    // Everything said to be settled is in the topic already.
+    let verdict = place.verdict(&[&sent[..kept as usize - 1]]);
+    assert_eq!(verdict.lost, 0, "{verdict}");
+
+    place.mock.broker_round_trip_time(1, Duration::ZERO).unwrap();
+    let output = place.route(&route, &state_key).output().unwrap();
+    let (said, counted) = (text(&output.stderr), counters(&output));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("going on after line {kept}")), "{said}");
+    assert_eq!(counted["lines"], COUNT as u64 + 1 - kept);
+    let verdict = place.verdict(&[&sent]);
+    // What was delivered and not yet kept is sent again, for consumers to collapse by key; nothing else is wrong.
+    assert_eq!((verdict.lost, verdict.foreign, verdict.unreadable, verdict.unchecked), (0, 0, 0, 0), "{verdict}");
+    assert_eq!(verdict.distinct, COUNT as u64);
+    assert_eq!(kept_line(&state), COUNT as u64 + 1);
+
+    // Nothing new: nothing is sent. Then two lines are appended: exactly those are.
+    let output = place.route(&route, &state_key).output().unwrap();
+    assert_eq!((output.status.code(), &counters(&output)["lines"]), (Some(0), &0.into()), "{}", text(&output.stderr));
+    let more = rows("bus", 2);
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(lines(&more).as_bytes()).unwrap();
+    let output = place.route(&route, &state_key).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &counters(&output)["delivered"]),
+        (Some(0), &2.into()),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_file_that_is_not_the_one_of_before_is_refused() {
+    let place = Place::new("replaced");
+    let (path, state) = (place.path("rows.ndjson"), place.path("state"));
+    let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
+    let state_key = format!("state.dir = {state:?}\n");
+    let all = lines(&rows("veh", 100));
+    fs::write(&path, &all).unwrap();
+    assert_eq!(place.route(&route, &state_key).output().unwrap().status.code(), Some(0));
+    let refused = |want: &str| {
+        let output = place.route(&route, &state_key).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(want) && said.contains("remove") && said.contains("source.toml"), "{said}");
+    };
+    fs::write(&path, &all[..5_000]).unwrap();
+    refused("it was truncated");
+    fs::write(&path, all.replace("veh", "bus")).unwrap();
+    refused("was replaced by another file");
+    fs::write(place.path("copy"), &all).unwrap();
+    fs::rename(place.path("copy"), &path).unwrap();
+    refused("was replaced by another file");
+    fs::remove_file(state.join("source.toml")).unwrap();
+    assert_eq!(place.route(&route, &state_key).output().unwrap().status.code(), Some(0));
+}
+
+// -- sockets ------------------------------------------------------------------------------------------------------------
+
+/// Reads answers until everything up to `line` is settled; each watermark is above the one before. Returns the others.
+fn read_until_settled(answers: impl Read, line: u64) -> Vec<serde_json::Value> {
+    let (mut settled, mut others) = (0, Vec::new());
+    for answer in BufReader::new(answers).lines() {
+        let answer: serde_json::Value = serde_json::from_str(&answer.unwrap()).unwrap();
+        match answer["settled"].as_u64() {
+            Some(now) => {
+                assert!(now > settled, "{now} after {settled}");
+                settled = now;
+            }
+            None => others.push(answer),
+        }
+        if settled == line {
+            return others;
+        }
+    }
+    panic!("the connection ended at {settled} of {line}");
+}
+
+#[test]
+fn a_unix_socket_answers_its_peer_and_is_nobody_elses() {
+    let place = Place::new("unix");
+    let path = place.path("in.sock");
+    // A socket that somebody left behind.
+    drop(UnixListener::bind(&path).unwrap());
+    let route = format!("source = \"unix\"\npath = {path:?}");
+    let server = place.serve(&route, "time.past_limit = \"off\"");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(&place.dir).unwrap().count(), 2, "nothing but the socket and the configuration");
+
+    let sent = rows("veh", 3_000);
+    let mut peer = UnixStream::connect(&path).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let answers = peer.try_clone().unwrap();
+    let reader = std::thread::spawn(move || read_until_settled(answers, 3_002));
+    let input = format!("{{\"acks\":true}}\nrubbish\n{}{{\"device_id\":\"\",", lines(&sent));
+    peer.write_all(input.as_bytes()).unwrap();
+    // The rest of a line may come later.
+    std::thread::sleep(Duration::from_millis(50));
+    peer.write_all(b"\"fence_id\":\"f\",\"state\":\"exit\",\"event_time_ms\":1616198400000}\n").unwrap();
+    let others = reader.join().unwrap();
+    assert_eq!(others.len(), 2, "{others:?}");
+    assert_eq!((&others[0]["line"], &others[0]["error"]), (&1.into(), &"malformed".into()));
+    assert_eq!((&others[1]["line"], &others[1]["error"]), (&3_002.into(), &"rejected".into()));
+    assert!(others[1]["message"].as_str().unwrap().contains("device_id is empty"), "{others:?}");
+
+    // The place is taken: by a router that listens, and then by a file that is no socket.
+    let second = place.route(&route, "").output().unwrap();
+    assert_eq!(second.status.code(), Some(3));
+    assert!(text(&second.stderr).contains("another process listens"), "{}", text(&second.stderr));
+    let no_socket = place.route(&format!("source = \"unix\"\npath = {:?}", place.path("fencepost.toml")), "").output();
+    assert_eq!(no_socket.unwrap().status.code(), Some(2));
+
+    // The peer is still there, and is drained all the same.
+    let more = rows("bus", 50);
+    peer.write_all(lines(&more).as_bytes()).unwrap();
+    read_until_settled(peer.try_clone().unwrap(), 3_052);
+    let (code, counted, said) = server.stop();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(
+        (&counted["delivered"], &counted["malformed"], &counted["rejected"]),
+        (&3_050.into(), &1.into(), &1.into())
+    );
+    assert!(!path.exists(), "the socket is removed");
+    let all = [sent, more].concat();
+    assert_clean(&place.verdict(&[&all]), all.len());
+}
+
+#[test]
+fn hostile_peers_hold_up_nobody_else() {
+    let place = Place::new("hostile");
+    let server = place.serve(
+        "source = \"tcp\"\nlisten = \"127.0.0.1:0\"\nconnections_max = 6\nline_timeout = \"700ms\"",
+        "time.past_limit = \"off\"",
+    );
+    let address = server.ready.split_whitespace().nth(2).unwrap().to_string();
+    let connect = || {
+        let peer = TcpStream::connect(&address).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer
+    };
+    let (first, second) = (rows("veh", 2_000), rows("bus", 2_000));
+    let mut good = connect();
+    good.write_all(format!("{{\"acks\":true}}\n{}", lines(&first)).as_bytes()).unwrap();
+
+    // One that never finishes its line, one that is cut within it, one that sends bytes of every value and never reads.
+    let mut slow = connect();
+    slow.write_all(b"{\"device").unwrap();
+    let mut cut = connect();
+    cut.write_all(b"{\"device_id\":\"half").unwrap();
+    drop(cut);
+    let mut garbage = connect();
+    let bytes: Vec<u8> = (0..4_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let newlines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+    let flood = std::thread::spawn(move || {
+        // It may be cut before it has sent it all.
+        let _ = garbage.write_all(&bytes);
+    });
+
+    // A hundred more than there is room for: those within wait, those without are told.
+    let crowd: Vec<TcpStream> = (0..100).map(|_| connect()).collect();
+    let mut turned_away = 0;
+    for mut peer in crowd {
+        peer.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let mut said = String::new();
+        match peer.read_to_string(&mut said) {
+            Ok(_) if said.contains("too_many_connections") => turned_away += 1,
+            Ok(_) => panic!("closed without a word: {said:?}"),
+            // Within: nobody has anything to say to it.
+            Err(error) => assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}"),
+        }
+    }
+    assert!(turned_away >= 94, "{turned_away}");
+
+    good.write_all(lines(&second).as_bytes()).unwrap();
+    assert!(read_until_settled(good.try_clone().unwrap(), 4_000).is_empty());
+    let mut said = String::new();
+    slow.read_to_string(&mut said).unwrap();
+    assert!(said.contains("\"line_unfinished\""), "{said}");
+    flood.join().unwrap();
+    // The place of those that are gone is free again.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut late = connect();
+        late.write_all(b"{\"acks\":true}\nx\n").unwrap();
+        let mut line = String::new();
+        // One that is turned away may see its connection reset before it has read why.
+        let read = BufReader::new(late).read_line(&mut line);
+        if read.is_ok() && line.contains("malformed") {
+            break;
+        }
+        assert!(Instant::now() < until, "no place gets free: {line}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(good);
+    let (code, counted, errors) = server.stop();
+    assert_eq!(code, Some(0), "{errors}");
+    let count = |name: &str| counted[name].as_u64().unwrap();
+    assert!(count("turned_away") >= 94 && count("cut") >= 1, "{counted}");
+    // The flood's peer was cut like the slow one, or every line of it was refused.
+    assert!(newlines > 1_000, "{newlines}");
+    assert!(count("cut") >= 2 || count("malformed") >= newlines, "{counted}");
+    assert_eq!(count("delivered"), 4_000);
+    let all = [first, second].concat();
+    assert_clean(&place.verdict(&[&all]), all.len());
+}
+
+#[test]
+fn peers_of_a_socket_send_at_once_each_in_its_own_order() {
+    let place = Place::new("peers");
+    let path = place.path("in.sock");
+    let server =
+        place.serve(&format!("source = \"unix\"\npath = {path:?}\nformat = \"frames\""), "time.past_limit = \"off\"");
+    let all: Vec<Vec<Sent>> = (0..4).map(|peer| rows(&format!("p{peer}"), 1_500)).collect();
+    std::thread::scope(|scope| {
+        for sent in &all {
+            let path = &path;
+            scope.spawn(move || {
+                let mut peer = UnixStream::connect(path).unwrap();
+                peer.set_read_timeout(Some(PATIENCE)).unwrap();
+                let request = b"{\"acks\":true}";
+                peer.write_all(&(request.len() as u32).to_be_bytes()).unwrap();
+                peer.write_all(request).unwrap();
+                let answers = peer.try_clone().unwrap();
+                let reader = std::thread::spawn(move || read_until_settled(answers, 1_500));
+                for row in sent {
+                    peer.write_all(&row.frame()).unwrap();
+                }
+                assert!(reader.join().unwrap().is_empty());
+            });
+        }
+    });
+    let (code, _, said) = server.stop();
+    assert_eq!(code, Some(0), "{said}");
+    let ledgers: Vec<&[Sent]> = all.iter().map(Vec::as_slice).collect();
+    assert_clean(&place.verdict(&ledgers), 6_000);
+}
+
+// -- real rows ------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn real_rows_go_to_the_topic_in_order() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    if !data.is_dir() {
+        println!("skipped: ../shared is absent");
+        return;
+    }
+    for name in ["suez-vessels", "geolife-phones"] {
+        let path = data.join(format!("{name}.ndjson"));
+        let place = Place::new(name);
+        let mut ledger = Ledger::with_capacity(100_000, 1_000);
+        let input = fs::read_to_string(&path).unwrap();
+        for line in input.lines() {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            let state = match row["state"].as_str().unwrap() {
+                "enter" => State::Enter,
+                "exit" => State::Exit,
+                _ => State::Dwell,
+            };
+            let (device, fence) = (row["device_id"].as_str().unwrap(), row["fence_id"].as_str().unwrap());
+            let trigger = Trigger::new(device, fence, state, row["event_time_ms"].as_i64().unwrap());
+            ledger.accept(&trigger.with_priority(Priority::Normal));
+        }
+        let output = place.route("", "").arg("--from").arg(&path).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let mut checker = Checker::new(CheckerOptions { from_start: true, ..CheckerOptions::new(PARTITIONS) });
+        place.read_topic(|partition, offset, key, value| checker.record(&Record::new(partition, offset, key, value)));
+        let verdict = checker.finish(&[ledger]);
+        assert!(verdict.is_clean(), "{name}: {verdict}");
+        let counted = counters(&output);
+        assert_eq!(counted["lines"], input.lines().count());
+        assert_eq!(counted["delivered"], verdict.distinct, "{name}");
+    }
+}
+
+// -- check ----------------------------------------------------------------------------------------------------------------
+
+fn check(place: &Place, route: &str, rest: &str) -> (Option<i32>, String) {
+    let config = place.config(route, rest);
+    let output = Command::new(env!("CARGO_BIN_EXE_fencepost")).args(["check", "-c"]).arg(config).output().unwrap();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+#[test]
+fn check_says_what_is_there_and_what_is_not() {
+    let place = Place::new("check");
+    let (code, said) = check(&place, "", "");
+    assert_eq!(code, Some(0), "{said}");
+    for want in
+        ["is valid", "librdkafka", "lz4", "answers, 1 brokers", "has 4; none are pinned yet", "bytes will be taken"]
+    {
+        assert!(said.contains(want), "{want}\nis not in\n{said}");
+    }
+    let (code, said) = check(&place, "", "topic.partitions = 12");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("topic triggers has 4, 12 are pinned"), "{said}");
+    let (code, said) = check(&place, "source = \"file\"\npath = \"/nowhere\"", "");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("route.path = /nowhere"), "{said}");
+    let (code, said) = check(&place, "", "engine.shards = 0");
+    assert_eq!(code, Some(2), "{said}");
+    let config = place.config("", "");
+    let json =
+        Command::new(env!("CARGO_BIN_EXE_fencepost")).args(["check", "--json", "-c"]).arg(config).output().unwrap();
+    let answer = counters(&json);
+    assert_eq!((&answer["ok"], &answer["exit"]), (&true.into(), &0.into()), "{answer}");
+    // A port where nothing listens.
+    let config = place.path("away.toml");
+    fs::write(&config, "kafka.bootstrap = \"127.0.0.1:1\"\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fencepost")).args(["check", "-c"]).arg(&config).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("is kafka.bootstrap right"), "{}", text(&output.stdout));
+}
+
+/// M4: what is asked for and not there is named, the path of a file too; no secret is printed.
+#[test]
+fn m4_check_names_the_missing_feature_or_path_and_no_secret() {
+    let place = Place::new("m4");
+    let built_in = fencepost::sink::kafka::features::built_in().unwrap();
+    let secret = "sesame-open-4711";
+    for (feature, properties) in [
+        ("zstd", "kafka.properties.\"compression.type\" = \"zstd\"".to_string()),
+        ("ssl", "kafka.properties.\"security.protocol\" = \"ssl\"".to_string()),
+        (
+            "sasl_scram",
+            format!(
+                "kafka.properties.\"security.protocol\" = \"sasl_plaintext\"\nkafka.properties.\"sasl.mechanism\" = \
+                 \"SCRAM-SHA-512\"\nkafka.properties.\"sasl.username\" = \"me\"\nkafka.properties.\"sasl.password\" = \"{secret}\""
+            ),
+        ),
+    ] {
+        if built_in.iter().any(|known| known == feature) {
+            println!("this build has {feature}: its absence cannot be tested");
+            continue;
+        }
+        let (code, said) = check(&place, "", &properties);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(&format!("`{feature}`")) && said.contains("FAIL"), "{said}");
+        assert!(!said.contains(secret), "{said}");
+    }
+    let (code, said) = check(&place, "", "kafka.properties.\"ssl.ca.location\" = \"/nowhere/ca.pem\"");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("ssl.ca.location = /nowhere/ca.pem"), "{said}");
+}

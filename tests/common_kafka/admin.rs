@@ -1,0 +1,60 @@
+//! A real cluster's topics: made, grown, their settings changed, by the client's own admin calls.
+
+use super::PATIENCE;
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+pub struct Admin(AdminClient<DefaultClientContext>);
+
+impl Admin {
+    pub fn new(bootstrap: &str) -> Admin {
+        Admin(ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client can be made"))
+    }
+
+    /// A topic of one replica, with these settings, ready for use on return.
+    pub fn create_topic(&self, topic: &str, partitions: u32, settings: &[(&str, &str)]) {
+        let mut new = NewTopic::new(topic, partitions as i32, TopicReplication::Fixed(1));
+        for (name, value) in settings {
+            new = new.set(name, value);
+        }
+        let answers = wait_for(self.0.create_topics([&new], &options())).expect("the cluster answers");
+        answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("creating {name}: {code}"));
+    }
+
+    pub fn grow_topic(&self, topic: &str, partitions: u32) {
+        let more = NewPartitions::new(topic, partitions as usize);
+        let answers = wait_for(self.0.create_partitions([&more], &options())).expect("the cluster answers");
+        answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("growing {name}: {code}"));
+    }
+
+    pub fn set(&self, topic: &str, name: &str, value: &str) {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        let answers = wait_for(self.0.alter_configs([&change], &options())).expect("the cluster answers");
+        answers[0].as_ref().unwrap_or_else(|(_, code)| panic!("{name} of {topic}: {code}"));
+    }
+}
+
+fn options() -> AdminOptions {
+    let limit = Some(Duration::from_secs(60));
+    AdminOptions::new().request_timeout(limit).operation_timeout(limit)
+}
+
+/// The answer of an admin call, looked for every few milliseconds: a thread of the client's brings it.
+fn wait_for<F: Future>(future: F) -> F::Output {
+    let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
+    let began = Instant::now();
+    loop {
+        if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "the cluster does not answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

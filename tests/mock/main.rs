@@ -1,0 +1,14 @@
+//! The engine on librdkafka's mock cluster: faults that a real broker shows rarely, at a chosen request.
+//!
+//! Tests are named after the case they answer. They take turns ([`common_kafka::alone`]): each starts clients with a
+//! dozen threads, and some look at all threads of the process.
+#![cfg(feature = "kafka")]
+
+#[path = "../common_kafka/mod.rs"]
+mod common_kafka;
+
+mod order;
+mod pressure;
+mod rebuild;
+mod start;
+mod steady;
