@@ -25,6 +25,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("metrics", "units"),
     ("topology", ""),
     ("state", "units"),
+    // What stands in a stream of triggers: text to trigger, and how far it is settled.
+    ("source", "trigger units wire"),
     ("breaker", "units"),
     ("spill", "units"),
     // A sink is lent frames, which are the slab's; the real one is made from settings, on threads with a mask.
@@ -39,10 +41,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     ("replay", "engine config trigger units wire partition verify"),
     // faces: they use the engine, and the words it answers in
-    // `where` and `check` ask the broker without a router.
+    // `where` and `check` ask the broker, and the state directory, without a router.
     (
         "cli",
-        "engine ingress config trigger units partition sink metrics clock ring shard sim verify replay http topology wire",
+        "engine ingress config trigger units partition source state sink metrics clock ring shard sim verify replay http \
+         topology wire",
     ),
     ("http", "engine config metrics units"),
     ("ffi", "engine ingress config trigger units ring shard"),

@@ -1,7 +1,7 @@
 //! The topic's `max.message.bytes`: known at the start, and lowered under a running router.
 
 use crate::common_kafka::admin::Admin;
-use crate::common_kafka::load::{turns_of, Sent};
+use crate::common_kafka::load::{Sent, turns_of};
 use crate::common_kafka::{Load, PATIENCE, alone, config, finish, fresh_topic, now_ms};
 use crate::kafka;
 use fencepost::engine::Router;
