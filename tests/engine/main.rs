@@ -7,5 +7,7 @@ mod dedup;
 mod order;
 mod pressure;
 mod random;
+mod settle;
+mod shutdown;
 #[path = "../support/mod.rs"]
 mod support;

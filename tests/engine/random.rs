@@ -2,7 +2,8 @@
 //! batches, handles lost with and without their frames landed, full queues, passing time. At the end everything is let
 //! go, and each trigger must have exactly one fate.
 //!
-//! `FENCEPOST_SEED=17 cargo test --test engine random` replays one seed, which a failure names.
+//! `FENCEPOST_SEED=17 cargo test --test engine random` replays one seed, which a failure names; `FENCEPOST_ROUNDS=100`
+//! plays a hundred times as many.
 
 use crate::support::model::Draft;
 use crate::support::rig::{Rig, small_config};
@@ -35,6 +36,7 @@ struct Met {
     rebuilds: u64,
     shed: u64,
     blocked: u64,
+    breakers_opened: u64,
 }
 
 fn play(seed: u64, plan: &Plan) -> Met {
@@ -50,6 +52,10 @@ fn play(seed: u64, plan: &Plan) -> Met {
     config.inflight.waiting = (16 + random.below(80) as usize) * usize::from(plan.shards);
     config.dedup.capacity = 2_048 * usize::from(plan.shards);
     config.dedup.ttl = Duration::from_millis(500);
+    // Breakers open and probe within a run.
+    config.breaker.grace = Duration::from_millis(u64::from(30 + random.below(300)));
+    config.breaker.failures = 1 + random.below(8);
+    config.breaker.reset = Duration::from_millis(u64::from(100 + random.below(300)));
     let mut rig = Rig::new(&config, plan.partitions);
     while rig.callers.len() < plan.callers {
         rig.add_caller();
@@ -124,7 +130,11 @@ fn play(seed: u64, plan: &Plan) -> Met {
                     _ => (Fault::Partition(20), Persisted::Possibly),
                 };
                 let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
-                broker.refuse(partition, skip, count, fault, persisted, lands);
+                if skip == 0 && random.below(4) == 0 {
+                    broker.refuse_named(partition, count, random.below(count as u32) as usize, 10);
+                } else {
+                    broker.refuse(partition, skip, count, fault, persisted, lands);
+                }
             }
             97 if plan.has_faults => {
                 let partition = random.below(plan.partitions);
@@ -167,13 +177,17 @@ fn play(seed: u64, plan: &Plan) -> Met {
         rebuilds: counts.producer_rebuilds,
         shed: counts.shed,
         blocked,
+        breakers_opened: rig.common.shard_pages.iter().map(|page| page.breakers_opened.get()).sum(),
     }
 }
 
 fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
     let seeds: Vec<u64> = match std::env::var("FENCEPOST_SEED") {
         Ok(seed) => vec![seed.parse().expect("FENCEPOST_SEED is a number")],
-        Err(_) => (first..first + count).collect(),
+        Err(_) => {
+            let rounds = std::env::var("FENCEPOST_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
+            (0..rounds).flat_map(|round| (first..first + count).map(move |seed| seed + round * 1_000_000)).collect()
+        }
     };
     let mut sum = Met::default();
     for seed in seeds {
@@ -187,6 +201,7 @@ fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
                 sum.rebuilds += met.rebuilds;
                 sum.shed += met.shed;
                 sum.blocked += met.blocked;
+                sum.breakers_opened += met.breakers_opened;
             }
             Err(panic) => {
                 eprintln!("replay with FENCEPOST_SEED={seed}");
@@ -205,7 +220,7 @@ fn random_steps_on_one_shard_lose_double_and_reorder_nothing() {
     let met = play_seeds(1, 80, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
         assert!(met.failed > 0 && met.would_reorder > 0 && met.uncertain > 0 && met.rebuilds > 0, "{met:?}");
-        assert!(met.deduplicated > 0 && met.shed > 0 && met.blocked > 0, "{met:?}");
+        assert!(met.deduplicated > 0 && met.shed > 0 && met.blocked > 0 && met.breakers_opened > 0, "{met:?}");
     }
 }
 

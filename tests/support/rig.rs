@@ -4,6 +4,7 @@
 use super::clock::SteeredClock;
 use super::model::{self, Draft, Model, id_of};
 use super::sink::{Broker, SteeredSink};
+use fencepost::clock::Clock;
 use fencepost::config::{AgeLimit, Config};
 use fencepost::engine::assembly::Common;
 use fencepost::engine::{Assembly, Blueprint, Counts};
@@ -61,11 +62,7 @@ pub fn blueprint(config: &Config, partitions: u32) -> Blueprint {
 }
 
 /// An assembly and the brokers behind it.
-pub fn assemble(
-    config: &Config,
-    partitions: u32,
-    clock: &SteeredClock,
-) -> (Assembly<SteeredSink, SteeredClock>, Vec<Broker>) {
+pub fn assemble<C: Clock>(config: &Config, partitions: u32, clock: &C) -> (Assembly<SteeredSink, C>, Vec<Broker>) {
     let mut brokers = Vec::new();
     let made = Assembly::new::<Infallible>(&blueprint(config, partitions), clock.clone(), |_, arena| {
         let broker = Broker::new(arena);

@@ -51,7 +51,8 @@ pub struct State {
     /// Keeps the frames' memory.
     arena: Arc<Arena>,
     held: HashMap<u32, VecDeque<Held>>,
-    reports: VecDeque<Report>,
+    /// By batch.
+    reports: VecDeque<Vec<Report>>,
     /// Landed, over all partitions, each partition in its order.
     pub log: Vec<Record>,
     offsets: HashMap<u32, i64>,
@@ -148,12 +149,13 @@ impl Broker {
         let count = count.min(line.len().saturating_sub(skip));
         let batch: Vec<Held> = line.drain(skip.min(line.len())..).collect();
         let mut batch = batch.into_iter();
+        let mut reports = Vec::with_capacity(count);
         for (index, held) in batch.by_ref().take(count).enumerate() {
             held.check();
             if persisted == Persisted::Possibly {
                 state.uncertain.push(held.record.value.clone());
             }
-            state.reports.push_back(Report {
+            reports.push(Report {
                 slot: held.slot,
                 outcome: Outcome::Failed { fault, persisted },
                 batch: count as u32,
@@ -165,6 +167,32 @@ impl Broker {
             }
         }
         line.extend(batch);
+        if count > 0 {
+            state.reports.push_back(reports);
+        }
+        count
+    }
+
+    /// The oldest `count` frames are refused as a batch by a broker that names the bad one among them.
+    pub fn refuse_named(&self, partition: u32, count: usize, bad: usize, code: i32) -> usize {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let Some(line) = state.held.get_mut(&partition) else { return 0 };
+        let count = count.min(line.len());
+        let reports: Vec<Report> = line
+            .drain(..count)
+            .enumerate()
+            .map(|(index, held)| {
+                held.check();
+                let is_bad = index == bad;
+                let fault = if is_bad { Fault::Frame(code) } else { Fault::Neighbour };
+                let outcome = Outcome::Failed { fault, persisted: Persisted::No };
+                Report { slot: held.slot, outcome, batch: 1, first: index == 0 }
+            })
+            .collect();
+        if count > 0 {
+            state.reports.push_back(reports);
+        }
         count
     }
 
@@ -227,7 +255,7 @@ impl Broker {
     }
 
     pub fn undelivered_reports(&self) -> usize {
-        self.state().reports.len()
+        self.state().reports.iter().map(Vec::len).sum()
     }
 
     /// What an old handle may still read was not written to.
@@ -252,9 +280,10 @@ impl State {
         let Some(line) = self.held.get_mut(&partition) else { return 0 };
         let count = count.min(line.len());
         let offset = self.offsets.entry(partition).or_insert(0);
+        let mut reports = Vec::with_capacity(count);
         for (index, held) in line.drain(..count).enumerate() {
             held.check();
-            self.reports.push_back(Report {
+            reports.push(Report {
                 slot: held.slot,
                 outcome: Outcome::Acked { offset: *offset },
                 batch: count as u32,
@@ -265,6 +294,9 @@ impl State {
             if self.keeps_log {
                 self.log.push(Record { is_acked: true, ..held.record });
             }
+        }
+        if count > 0 {
+            self.reports.push_back(reports);
         }
         count
     }
@@ -307,12 +339,14 @@ unsafe impl Sink for SteeredSink {
                 }
             }
         }
-        // Whole batches: the first report of each says how many there are.
+        // Whole batches, until there were enough.
         let (most, mut count) = (most.min(state.report_max), 0);
-        while count < most && count < state.reports.len() {
-            count += state.reports[count].batch as usize;
+        while count < most
+            && let Some(batch) = state.reports.pop_front()
+        {
+            count += batch.len();
+            batch.into_iter().for_each(&mut *each);
         }
-        state.reports.drain(..count).for_each(each);
         count
     }
 
