@@ -92,7 +92,7 @@ impl<S: Sink> Core<S> {
         match fault {
             // Alone in its batch and refused for itself, or named by the broker: poison. That says nothing of the
             // partition.
-            Fault::Frame(code) if report.batch == 1 => {
+            Fault::Frame(code) if report.batch == 1 && persisted == Persisted::No => {
                 self.fail(slot, FailedReason::Refused { code });
                 self.keep_sending(index);
                 return;

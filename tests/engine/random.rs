@@ -123,10 +123,11 @@ fn play(seed: u64, plan: &Plan) -> Met {
                 let partition = partitions[random.below(partitions.len() as u32) as usize];
                 let count = 1 + random.below(12) as usize;
                 let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
-                // A broker that refuses a frame for what it is did not keep it.
-                let (fault, persisted) = match random.below(8) {
+                let (fault, persisted) = match random.below(9) {
                     0..3 => (Fault::Frame(10), Persisted::No),
                     3..6 => (Fault::Partition(44), Persisted::No),
+                    // Refused on a later try, when the first one had timed out.
+                    6 => (Fault::Frame(10), Persisted::Possibly),
                     _ => (Fault::Partition(20), Persisted::Possibly),
                 };
                 let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
