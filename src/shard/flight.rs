@@ -40,8 +40,6 @@ pub struct Flight {
     pub sent: Nanos,
     /// The record's timestamp.
     pub record_time: UnixMs,
-    /// A hash of the device, to look for others of it.
-    pub device_tag: u32,
     /// The partition, as the shard counts them.
     pub line: u32,
     /// The next in the line (or among the repeats of one original).
@@ -78,7 +76,6 @@ impl Flight {
         accepted: Nanos(0),
         sent: Nanos(0),
         record_time: UnixMs(0),
-        device_tag: 0,
         line: 0,
         next: NONE,
         prev: NONE,

@@ -62,6 +62,13 @@ pub struct ShardLimits {
     pub incarnation: u64,
 }
 
+impl ShardLimits {
+    /// Bytes of frames one partition may hold before submits for it are shed.
+    fn line_bytes(&self) -> u64 {
+        u64::from(self.inflight_partition) * self.frame_bytes_each as u64
+    }
+}
+
 /// The shard's end of one ingress.
 pub struct Source {
     /// The consuming end of the ring.

@@ -19,9 +19,9 @@ impl<S: Sink> Core<S> {
     pub(super) fn settle_report(&mut self, report: Report, now: Nanos) {
         let slot = report.slot;
         self.slab.take_back(slot);
-        let flight = self.flights[slot.0 as usize];
-        debug_assert_eq!(flight.phase, Phase::Lent);
-        let line = &mut self.lines[flight.line as usize];
+        let Flight { line: index, sent, accepted, prev, phase, .. } = self.flights[slot.0 as usize];
+        debug_assert_eq!(phase, Phase::Lent);
+        let line = &mut self.lines[index as usize];
         line.lent -= 1;
         self.lent -= 1;
         match report.outcome {
@@ -33,13 +33,13 @@ impl<S: Sink> Core<S> {
                     line.group = line.group.saturating_mul(2).min(self.limits.inflight_partition);
                 }
                 let has_closed = line.breaker.acked(now);
-                let took = now.since(flight.sent);
+                let took = now.since(sent);
                 self.streaks.publish.record(took, &self.page.publish);
-                self.streaks.settle.record(now.since(flight.accepted), &self.page.settle);
+                self.streaks.settle.record(now.since(accepted), &self.page.settle);
                 if took > self.limits.publish_timeout {
                     self.page.late.add(1);
                 }
-                if line.mode == Mode::Careful && flight.prev != NONE {
+                if line.mode == Mode::Careful && prev != NONE {
                     // Landed in front of something that came back: that is judged first, by this one's device.
                     self.flights[slot.0 as usize].phase = Phase::Landed;
                     self.note_news(slot);
@@ -47,7 +47,7 @@ impl<S: Sink> Core<S> {
                     self.deliver(slot);
                 }
                 if has_closed {
-                    self.breaker_changed(flight.line, false);
+                    self.breaker_changed(index, false);
                 }
             }
             Outcome::Failed { fault, persisted } => {
@@ -63,21 +63,20 @@ impl<S: Sink> Core<S> {
     fn deliver(&mut self, slot: SlotId) {
         self.dedup.commit(slot.0);
         self.page.delivered.add(1);
-        let flight = self.flights[slot.0 as usize];
+        let Flight { seq, ring, line, mut repeats, .. } = self.flights[slot.0 as usize];
         self.take_out(slot);
-        self.accounts[flight.ring as usize].outstanding.settle(flight.seq.0);
+        self.accounts[ring as usize].outstanding.settle(seq.0);
         self.release_slot(slot);
-        let mut repeat = flight.repeats;
-        while repeat != NONE {
-            let waiter = self.flights[repeat as usize];
+        while repeats != NONE {
+            let Flight { seq, ring, next, .. } = self.flights[repeats as usize];
             self.page.deduplicated.add(1);
-            self.lines[flight.line as usize].held -= 1;
-            self.accounts[waiter.ring as usize].outstanding.settle(waiter.seq.0);
-            self.release_slot(SlotId(repeat));
-            repeat = waiter.next;
+            self.lines[line as usize].held -= 1;
+            self.accounts[ring as usize].outstanding.settle(seq.0);
+            self.release_slot(SlotId(repeats));
+            repeats = next;
         }
-        if self.lines[flight.line as usize].blocked {
-            self.judge_fill(flight.line);
+        if self.lines[line as usize].blocked {
+            self.judge_fill(line);
         }
     }
 
@@ -173,7 +172,7 @@ impl<S: Sink> Core<S> {
             let mut at = if self.news.is_empty() { NONE } else { self.lines[index as usize].tail };
             while at != NONE {
                 let flight = self.flights[at as usize];
-                let tag = &flight.device_tag;
+                let tag = &self.device_tag(SlotId(at));
                 let may_be_behind = flight.phase == Phase::Waiting
                     && (landed.contains(tag) || (!flight.went_down && perhaps.contains(tag)));
                 match (flight.is_news, flight.phase) {
@@ -207,7 +206,7 @@ impl<S: Sink> Core<S> {
         while at != NONE {
             let later = self.flights[at as usize];
             let precedes = later.is_news && (later.phase == Phase::Landed || !flight.went_down);
-            if precedes && later.device_tag == flight.device_tag && self.device(SlotId(at)) == self.device(slot) {
+            if precedes && self.device(SlotId(at)) == self.device(slot) {
                 return true;
             }
             at = later.next;
@@ -218,6 +217,11 @@ impl<S: Sink> Core<S> {
     fn device(&self, slot: SlotId) -> &[u8] {
         let flight = &self.flights[slot.0 as usize];
         &self.slab.frame(slot)[flight.key_at as usize..][..flight.key_len as usize]
+    }
+
+    /// Tells devices apart well enough to look for one. Made when something came back, not for every trigger.
+    pub(super) fn device_tag(&self, slot: SlotId) -> u32 {
+        device_tag(self.device(slot))
     }
 
     /// The sink gave up its handle: what the old one still holds will not be reported. Everything goes out again, in
@@ -302,4 +306,18 @@ impl<S: Sink> Core<S> {
         self.flights[slot.0 as usize].phase = Phase::Free;
         self.slab.free(slot);
     }
+}
+
+/// Tells devices apart well enough to look for one; equal tags are compared byte for byte.
+fn device_tag(device: &[u8]) -> u32 {
+    let mut tag = 0x811c_9dc5_u32 ^ device.len() as u32;
+    let mut words = device.chunks_exact(4);
+    for word in &mut words {
+        tag =
+            (tag ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]])).wrapping_mul(0x9e37_79b1).rotate_left(13);
+    }
+    for &byte in words.remainder() {
+        tag = (tag ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    tag
 }

@@ -1,6 +1,6 @@
 //! The turn: reports in, what waits out, triggers in and out, news out. It never waits and never stops for one partition.
 
-use super::flight::{Flight, Line, Mode, NONE, Phase};
+use super::flight::{Flight, Mode, NONE, Phase};
 use super::shared::FailedReason;
 use super::{Core, Shard};
 use crate::breaker::{Permit, State};
@@ -23,6 +23,8 @@ pub const REPORTS_BYTES: usize = (REPORTS + BATCH) * size_of::<crate::sink::Repo
 const BREAKER_TICK: Nanos = Nanos::from_millis(5);
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
 const SAMPLED_TURNS: u64 = 16;
+/// A frame handed over this soon after it was accepted is stamped by the client; saying the time costs a longer call.
+const FRESH: Nanos = Nanos::from_millis(100);
 /// What Kafka adds to key and value at the most: the header of a batch of one (61 bytes), the record's own lengths.
 const RECORD_OVERHEAD: usize = 61 + 32;
 
@@ -76,7 +78,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
 impl<S: Sink> Core<S> {
     /// One trigger from its ring to its line, or to where its original waits, or to its end.
     fn admit(&mut self, ring: usize, incoming: &Incoming<'_>, now: Now) -> Take {
-        let line = self.line_of(incoming.partition);
+        let index = self.line_of(incoming.partition);
         let waited = now.mono.since(incoming.accepted);
         let accepted_unix = UnixMicros(now.wall.0 - (waited.0 / 1_000) as i64);
         let frame = Frame {
@@ -90,7 +92,7 @@ impl<S: Sink> Core<S> {
             attributes: incoming.attributes,
             router_id: self.limits.router_id.as_bytes(),
             incarnation: self.limits.incarnation,
-            partition_seq: self.lines[line as usize].next_partition_seq,
+            partition_seq: self.lines[index as usize].next_partition_seq,
             salt: 0,
         };
         let frame_len = wire::encoded_len(&frame);
@@ -119,37 +121,45 @@ impl<S: Sink> Core<S> {
             }
         }
         wire::encode(&frame, self.slab.frame_mut(slot));
-        let key_range = wire::device_id_range(self.slab.frame(slot));
+        let key_at = wire::device_id_start(incoming.device_id.len());
+        debug_assert_eq!(key_at, wire::device_id_range(self.slab.frame(slot)).start);
         let record_time =
             if self.limits.record_time_is_event { UnixMs(incoming.event_time_ms) } else { accepted_unix.as_ms() };
         self.flights[slot.0 as usize] = Flight {
             seq: incoming.seq,
             accepted: incoming.accepted,
             record_time,
-            device_tag: device_tag(incoming.device_id),
-            line,
-            key_at: key_range.start as u16,
-            key_len: key_range.len() as u16,
+            line: index,
+            key_at: key_at as u16,
+            key_len: incoming.device_id.len() as u16,
             ring: ring as u16,
             phase: Phase::Waiting,
             ..Flight::FREE
         };
         self.accounts[ring].outstanding.open(incoming.seq.0);
-        self.lines[line as usize].push(&mut self.flights, slot);
-        self.lines[line as usize].frame_bytes += frame_len as u64;
-        let size = frame_len + key_range.len() + RECORD_OVERHEAD;
+        let line = &mut self.lines[index as usize];
+        line.push(&mut self.flights, slot);
+        line.frame_bytes += frame_len as u64;
+        let size = frame_len + incoming.device_id.len() + RECORD_OVERHEAD;
         let limit = self.shared.record_bytes_max();
         if size > limit {
             self.fail(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
             return Take::Taken;
         }
-        let state = &mut self.lines[line as usize];
-        state.next_partition_seq += 1;
-        if state.unsent == NONE && state.mode == Mode::Flowing {
-            state.unsent = slot.0;
+        line.next_partition_seq += 1;
+        let is_next = line.unsent == NONE && line.mode == Mode::Flowing;
+        if is_next {
+            line.unsent = slot.0;
         }
-        self.send(line, now.mono);
-        self.judge_fill(line);
+        let is_full = line.held >= self.limits.inflight_partition || line.frame_bytes >= self.limits.line_bytes();
+        // Where something waits already, the line is on the list of those that send at the end of the turn.
+        let is_sent = is_next && self.may_send(index, now.mono) && self.hand_over(index, now.mono);
+        if !is_sent {
+            self.keep_sending(index);
+        }
+        if is_full {
+            self.judge_fill(index);
+        }
         Take::Taken
     }
 
@@ -178,57 +188,67 @@ impl<S: Sink> Core<S> {
 
     /// Hands over what the line's window allows, in order.
     fn send(&mut self, index: u32, now: Nanos) {
-        loop {
-            let line = &self.lines[index as usize];
-            if !self.may_send(line, now) {
-                break;
-            }
-            let slot = SlotId(line.unsent);
-            let flight = self.flights[slot.0 as usize];
-            if line.mode == Mode::Careful && !self.joins_group(index, flight.device_tag) {
+        while self.may_send(index, now) {
+            if self.lines[index as usize].mode == Mode::Careful && !self.joins_group(index) {
                 self.lines[index as usize].unsent = NONE;
                 break;
             }
-            let frame = self.slab.lend(slot);
-            // Kafka stamps a record with the time it is handed over; one that waited says when it was accepted.
-            let is_fresh = flight.attempts == 0 && now.since(flight.accepted) < Nanos::from_millis(100);
-            let record_time =
-                if is_fresh && !self.limits.record_time_is_event { None } else { Some(flight.record_time) };
-            let outgoing =
-                Outgoing { partition: self.partition(index), frame, key: (flight.key_at, flight.key_len), record_time };
-            if let Err(busy) = self.sink.produce(outgoing) {
-                self.slab.take_back(slot);
-                match busy {
-                    Busy::QueueFull | Busy::NotReady => break,
-                    Busy::Fault(Fault::Frame(code)) => {
-                        self.fail(slot, FailedReason::Refused { code });
-                        continue;
-                    }
-                    Busy::Fault(_) => {
-                        self.lines[index as usize].back_off(now);
-                        self.count_refusal(index, now);
-                        break;
-                    }
-                }
+            if !self.hand_over(index, now) {
+                break;
             }
-            let flight = &mut self.flights[slot.0 as usize];
-            flight.phase = Phase::Lent;
-            flight.sent = now;
-            flight.attempts = flight.attempts.saturating_add(1);
-            let line = &mut self.lines[index as usize];
-            line.unsent = flight.next;
-            if line.lent == 0 {
-                line.breaker.first_sent(now);
-            }
-            line.lent += 1;
-            self.lent += 1;
         }
         self.keep_sending(index);
     }
 
-    /// Whether a careful line may send it beside what it sent just now: a group holds a device once, so that a refusal
+    /// Hands over the first of the line that is not lent. False: it was not taken, and the line has to wait.
+    #[inline]
+    fn hand_over(&mut self, index: u32, now: Nanos) -> bool {
+        let slot = SlotId(self.lines[index as usize].unsent);
+        let partition = self.partition(index);
+        let flight = &mut self.flights[slot.0 as usize];
+        let frame = self.slab.lend(slot);
+        // Kafka stamps a record with the time it is handed over; one that waited says when it was accepted.
+        let is_fresh = flight.attempts == 0 && now.since(flight.accepted) < FRESH;
+        let record_time = if is_fresh && !self.limits.record_time_is_event { None } else { Some(flight.record_time) };
+        let outgoing = Outgoing { partition, frame, key: (flight.key_at, flight.key_len), record_time };
+        if let Err(busy) = self.sink.produce(outgoing) {
+            self.slab.take_back(slot);
+            return self.refused_at_once(index, slot, busy, now);
+        }
+        flight.phase = Phase::Lent;
+        flight.sent = now;
+        flight.attempts = flight.attempts.saturating_add(1);
+        let line = &mut self.lines[index as usize];
+        line.unsent = flight.next;
+        if line.lent == 0 {
+            line.breaker.first_sent(now);
+        }
+        line.lent += 1;
+        self.lent += 1;
+        true
+    }
+
+    /// The sink did not take a frame. True: the frame has failed, and the next one may go.
+    #[cold]
+    fn refused_at_once(&mut self, index: u32, slot: SlotId, busy: Busy, now: Nanos) -> bool {
+        match busy {
+            Busy::QueueFull | Busy::NotReady => false,
+            Busy::Fault(Fault::Frame(code)) => {
+                self.fail(slot, FailedReason::Refused { code });
+                true
+            }
+            Busy::Fault(_) => {
+                self.lines[index as usize].back_off(now);
+                self.count_refusal(index, now);
+                false
+            }
+        }
+    }
+
+    /// Whether a careful line may send its next one beside what it sent just now: a group holds a device once, so that a refusal
     /// of some of it cannot turn two of its triggers around.
-    fn joins_group(&mut self, index: u32, device_tag: u32) -> bool {
+    fn joins_group(&mut self, index: u32) -> bool {
+        let device_tag = self.device_tag(SlotId(self.lines[index as usize].unsent));
         let line = &mut self.lines[index as usize];
         if line.lent == 0 {
             self.group_devices.clear();
@@ -247,7 +267,9 @@ impl<S: Sink> Core<S> {
         }
     }
 
-    fn may_send(&self, line: &Line, now: Nanos) -> bool {
+    #[inline]
+    fn may_send(&self, index: u32, now: Nanos) -> bool {
+        let line = &self.lines[index as usize];
         let window = match (line.mode, line.breaker.permit(line.lent)) {
             (_, Permit::Hold) => 0,
             (_, Permit::Probe) => 1,
@@ -310,7 +332,7 @@ impl<S: Sink> Core<S> {
     pub(super) fn judge_fill(&mut self, index: u32) {
         let window = self.limits.inflight_partition;
         let line = &mut self.lines[index as usize];
-        let bytes = u64::from(window) * self.limits.frame_bytes_each as u64;
+        let bytes = self.limits.line_bytes();
         let (held, frame_bytes) = (line.held, line.frame_bytes);
         let is_full = match line.blocked {
             true => held > window / 8 * 7 || frame_bytes > bytes / 8 * 7,
@@ -381,18 +403,4 @@ impl<S: Sink> Core<S> {
         page.client_errors.set(self.sink.errors());
         page.leaked_bytes.set(self.slab.leaked_bytes() as u64);
     }
-}
-
-/// Tells devices apart well enough to look for one; equal tags are compared byte for byte.
-fn device_tag(device: &[u8]) -> u32 {
-    let mut tag = 0x811c_9dc5_u32 ^ device.len() as u32;
-    let mut words = device.chunks_exact(4);
-    for word in &mut words {
-        tag =
-            (tag ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]])).wrapping_mul(0x9e37_79b1).rotate_left(13);
-    }
-    for &byte in words.remainder() {
-        tag = (tag ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
-    tag
 }

@@ -76,6 +76,14 @@ pub fn encode_with_unknown(frame: &Frame<'_>, unknown: &Unknown<'_>, place: &mut
     at
 }
 
+/// Where a device id of so many bytes starts in a frame that [`encode`] writes.
+#[inline]
+#[must_use]
+pub const fn device_id_start(device_len: usize) -> usize {
+    // Behind the version and the id's own tag and length, which takes a second byte from 128 on.
+    if device_len < 0x80 { 4 } else { 5 }
+}
+
 /// Where the device id lies in a frame that [`encode`] wrote; its bytes are the key of the Kafka record too.
 ///
 /// # Panics

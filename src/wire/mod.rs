@@ -12,7 +12,7 @@ mod encode;
 mod oracle;
 
 pub use decode::{DecodeError, Decoded, Unknown, decode, decode_unrouted};
-pub use encode::{device_id_range, encode, encode_with_unknown, encoded_len};
+pub use encode::{device_id_range, device_id_start, encode, encode_with_unknown, encoded_len};
 
 use crate::hlc::Hlc;
 use crate::trigger::rules::{ATTRIBUTES_BYTES_MAX, ID_BYTES};
