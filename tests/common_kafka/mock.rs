@@ -55,9 +55,8 @@ impl Mock {
     pub fn set_leader(&self, topic: &str, partition: u32, broker: i32) {
         let name = CString::new(topic).expect("a name without NUL");
         // SAFETY: the cluster lives; the name is copied.
-        let answer = unsafe {
-            sys::rd_kafka_mock_partition_set_leader(self.cluster, name.as_ptr(), partition as i32, broker)
-        };
+        let answer =
+            unsafe { sys::rd_kafka_mock_partition_set_leader(self.cluster, name.as_ptr(), partition as i32, broker) };
         assert_eq!(answer, Answer::RD_KAFKA_RESP_ERR_NO_ERROR, "leader of {topic} {partition}");
     }
 

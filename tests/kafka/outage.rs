@@ -83,7 +83,11 @@ fn a_broker_killed_under_load_and_restarted_loses_repeats_and_reorders_nothing()
         }
     });
     load.settle(&router);
-    println!("killed with {killed_at:?} of 15,000 settled; all settled after {:?}, shed {}", began.elapsed(), load.shed);
+    println!(
+        "killed with {killed_at:?} of 15,000 settled; all settled after {:?}, shed {}",
+        began.elapsed(),
+        load.shed
+    );
     let finished = finish(router, &mut [load], &cluster.bootstrap, &topic, 6);
     finished.assert_clean();
     assert_eq!((finished.counts.delivered, finished.counts.failed), (60_000, 0));
