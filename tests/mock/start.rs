@@ -97,6 +97,7 @@ fn a_cluster_that_does_not_answer_is_named() {
     config.start.timeout = Duration::from_secs(1);
     let text = refused(&config).to_string();
     assert!(text.contains("127.0.0.1:9") && text.contains("kafka.bootstrap"), "{text}");
+    assert!(text.contains("refused"), "the client's own words: {text}");
 }
 
 #[cfg(not(feature = "tls"))]

@@ -1,15 +1,15 @@
 //! The topic as the cluster has it: asked for at start, created when that is wished, watched for drift while running.
 
-use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 /// How long the topic's settings are waited for: without them large records are refused late, which is no reason to hold
 /// up a start. They are asked for again while running.
 const SETTINGS_LIMIT: Duration = Duration::from_millis(1_000);
+
+/// Properties that name a file.
+const FILES: [&str; 5] =
+    ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location", "ssl.keystore.location"];
 
 /// How a topic is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,12 +95,29 @@ pub enum TopicError {
     Client(String),
 }
 
+/// Keeps the client's last words on why it got no connection: a password, a certificate, an address. The call that fails
+/// for it only says that time ran out.
+#[derive(Default)]
+struct Listener(Mutex<Option<String>>);
+
+impl ClientContext for Listener {
+    fn error(&self, error: KafkaError, reason: &str) {
+        log::warn!("asking about the topic: {reason}");
+        // That all are down follows from what was said before.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
+        }
+    }
+}
+
+impl ConsumerContext for Listener {}
+
 /// Asks the cluster about one topic.
 ///
 /// Its clients are made at the first question and kept: each has threads and connections of its own.
 pub struct TopicDesk {
     client: ClientConfig,
-    consumer: OnceCell<BaseConsumer>,
+    consumer: OnceCell<BaseConsumer<Listener>>,
     admin: OnceCell<AdminClient<DefaultClientContext>>,
     bootstrap: String,
     topic: String,
@@ -158,11 +179,11 @@ impl TopicDesk {
     /// # Errors
     /// [`TopicError::Unreachable`] and [`TopicError::Missing`], and [`TopicError::Refused`] when we may not see it.
     pub fn facts(&self, limit: Duration) -> Result<TopicFacts, TopicError> {
-        let consumer = self.consumer().map_err(|error| TopicError::Client(error.to_string()))?;
+        let consumer = self.consumer().map_err(|error| self.client_refused(&error))?;
         let metadata = consumer.fetch_metadata(Some(&self.topic), limit).map_err(|error| TopicError::Unreachable {
             bootstrap: self.bootstrap.clone(),
             limit,
-            why: error.to_string(),
+            why: last_words(consumer).unwrap_or_else(|| error.to_string()),
         })?;
         let missing = || TopicError::Missing { name: self.topic.clone(), bootstrap: self.bootstrap.clone() };
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic).ok_or_else(missing)?;
@@ -215,7 +236,7 @@ impl TopicDesk {
     }
 
     fn create(&self, plan: &NewTopicPlan, limit: Duration) -> Result<(), TopicError> {
-        let admin = self.admin().map_err(|error| TopicError::Client(error.to_string()))?;
+        let admin = self.admin().map_err(|error| self.client_refused(&error))?;
         let min_insync = plan.min_insync_replicas.to_string();
         let replication = TopicReplication::Fixed(plan.replication as i32);
         let topic =
@@ -232,11 +253,11 @@ impl TopicDesk {
         Ok(())
     }
 
-    fn consumer(&self) -> Result<&BaseConsumer, KafkaError> {
+    fn consumer(&self) -> Result<&BaseConsumer<Listener>, KafkaError> {
         if let Some(consumer) = self.consumer.get() {
             return Ok(consumer);
         }
-        let consumer = self.client.create()?;
+        let consumer = self.client.create_with_context(Listener::default())?;
         Ok(self.consumer.get_or_init(|| consumer))
     }
 
@@ -254,9 +275,31 @@ impl TopicDesk {
         self.admin = OnceCell::new();
     }
 
+    /// The client names a property whose file it cannot use, but not the file.
+    fn client_refused(&self, error: &KafkaError) -> TopicError {
+        let mut text = error.to_string();
+        for name in FILES {
+            if let Some(path) = self.client.get(name).filter(|_| text.contains(name)) {
+                text.push_str(&format!("; {name} = {path:?}: is the file there, readable, and in the right format?"));
+            }
+        }
+        TopicError::Client(text)
+    }
+
     fn refused(&self, operation: &'static str, why: String) -> TopicError {
         TopicError::Refused { name: self.topic.clone(), operation, why }
     }
+}
+
+/// What the client said last, read from the events that wait for us.
+fn last_words(consumer: &BaseConsumer<Listener>) -> Option<String> {
+    /// More than a client raises while it waits for one answer; it says the same thing only every 30 seconds.
+    const EVENTS: usize = 64;
+    for _ in 0..EVENTS {
+        // Errors go to the listener; nothing is subscribed to, so there is nothing else.
+        drop(consumer.poll(Duration::ZERO));
+    }
+    consumer.context().0.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Waits for one future on this thread. The admin calls are futures, answered by a thread of librdkafka's wrapper; there
