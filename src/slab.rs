@@ -91,7 +91,7 @@ impl Drop for Arena {
     }
 }
 
-/// A frame that someone else reads until they say they are done (see [`Slab::take_back`]).
+/// A frame that someone else reads until they say they are done (a report says so).
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
     slot: SlotId,

@@ -1,7 +1,7 @@
 //! What a shard does in a turn without work.
 //!
 //! `park` naps first: a nap is short and needs no wake-up call, so a submit under load never pays for one. Only after
-//! [`QUIET`] without work does the shard park, and then the first submit wakes it.
+//! 20 ms without work does the shard park, and then the first submit wakes it.
 
 use super::shared::Waker;
 use crate::units::Nanos;

@@ -1,7 +1,7 @@
 //! A shard: one thread, and all state of the devices whose partitions it owns. Nothing here is shared or locked; what
 //! leaves is a page of counters, a frontier per ring and a flag per partition.
 //!
-//! [`turn`] is the loop body, the one place where the rooms meet. [`Core`] is what it works on.
+//! `turn` is the loop body, the one place where the rooms meet. `Core` is what it works on.
 
 pub mod flight;
 pub mod idle;

@@ -77,7 +77,7 @@ enum Skip {
     Bytes(u64),
 }
 
-/// See the [module](self).
+/// See the module.
 pub struct Feed {
     format: Format,
     buffer: Box<[u8]>,

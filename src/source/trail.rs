@@ -15,7 +15,7 @@ struct Run {
     line: u64,
 }
 
-/// See the [module](self).
+/// See the module.
 pub struct Trail {
     runs: VecDeque<Run>,
     marks: VecDeque<Position>,
