@@ -208,6 +208,12 @@ impl<C: Clock> Ingress<C> {
         None
     }
 
+    /// Counts a trigger as rejected that broke a rule before it could be offered: its source's bytes are no text, or its
+    /// state has no name.
+    pub fn note_rejected(&mut self) {
+        self.lane_mut().page.rejected.add(1);
+    }
+
     /// How many triggers of this ingress were accepted.
     #[must_use]
     pub fn accepted(&self) -> u64 {

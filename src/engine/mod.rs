@@ -45,6 +45,19 @@ pub struct Router<C: Clock = SystemClock> {
     is_stopped: bool,
 }
 
+/// Declares a router failed, also from where the router itself is gone: an ingress outlives it.
+#[cfg(feature = "ffi")]
+#[derive(Clone)]
+pub(crate) struct FailSwitch(Arc<crate::shard::shared::Shared>);
+
+#[cfg(feature = "ffi")]
+impl FailSwitch {
+    /// From now on submits are refused as failed, for good. What was accepted is still delivered.
+    pub(crate) fn fail(&self) {
+        self.0.close(Gate::Broken);
+    }
+}
+
 /// A thread beside the shards, and how to end it.
 struct Housekeeper {
     stop: Arc<AtomicBool>,
@@ -141,6 +154,12 @@ impl<C: Clock> Router<C> {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.common.shared.gate() != Gate::Broken
+    }
+
+    /// For a face that catches a panic on a caller's thread: what that call left half done is not known.
+    #[cfg(feature = "ffi")]
+    pub(crate) fn fail_switch(&self) -> FailSwitch {
+        FailSwitch(Arc::clone(&self.common.shared))
     }
 
     /// How many partitions are blocked just now.
