@@ -27,6 +27,8 @@ pub mod state;
 // -- faces and proof: the checkers recompute the slow, obvious way
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "ffi")]
+pub mod ffi;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod verify;
