@@ -15,9 +15,16 @@ fn l8_a_trigger_above_the_topics_limit_is_refused_at_submit_by_both_numbers() {
     let (Some(bootstrap), _alone) = (kafka(), alone()) else { return };
     let topic = fresh_topic("small");
     Admin::new(&bootstrap).create_topic(&topic, 6, &[("max.message.bytes", "1000")]);
-    let (router, _) = Router::start(&config(&bootstrap, &topic)).unwrap();
+    let mut config = config(&bootstrap, &topic);
+    // A batch above the limit is warned of where a person asked for it; the router keeps its own below by itself.
+    config.kafka.properties.set("batch.size", 16_384);
+    let (router, _) = Router::start(&config).unwrap();
     let warnings = router.warnings().join("\n");
     assert!(warnings.contains("batch.size") && warnings.contains("max.message.bytes = 1000"), "{warnings}");
+    finish(router, &mut [], &bootstrap, &topic, 6).assert_clean();
+    config.kafka.properties = Default::default();
+    let (router, _) = Router::start(&config).unwrap();
+    assert_eq!(router.warnings(), &[] as &[String]);
     let mut load = Load::new(router.ingress().unwrap());
     let attributes = [b'x'; 1_024];
     let large = Trigger::new("d", "f", State::Enter, now_ms()).with_attributes(&attributes);
