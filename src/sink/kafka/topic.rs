@@ -63,7 +63,7 @@ struct TopicSettings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
     /// No answer.
-    #[error("no answer from {bootstrap} within {} s: {why}; is kafka.bootstrap right and the broker up?", limit.as_secs())]
+    #[error("no answer from {bootstrap} within {} ms: {why}; is kafka.bootstrap right and the broker up?", limit.as_millis())]
     Unreachable {
         /// Who was asked.
         bootstrap: String,
