@@ -1,6 +1,7 @@
 //! The command line: a table of contents. Each command is a file of its own that translates words into calls of the
 //! engine and its answers into lines a person, or a script with `--json`, can read.
 
+mod bench;
 mod check;
 mod demo;
 mod route;
@@ -24,6 +25,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(bench::Bench),
     Demo(demo::Demo),
     Route(route::Route),
     Where(whereis::Where),
@@ -59,6 +61,9 @@ pub enum CliError {
     /// A file, a socket or a broker.
     #[error("{0}")]
     Unavailable(String),
+    /// What was to be checked is wrong.
+    #[error("{0}")]
+    Wrong(String),
 }
 
 impl CliError {
@@ -69,6 +74,7 @@ impl CliError {
             CliError::Config(_) | CliError::Usage(_) => Exit::Usage,
             CliError::Start(error) if error.is_about_config() => Exit::Usage,
             CliError::Start(_) | CliError::Unavailable(_) => Exit::Unavailable,
+            CliError::Wrong(_) => Exit::Wrong,
         }
     }
 }
@@ -81,6 +87,7 @@ impl Cli {
     pub fn run(self) -> Result<Exit, CliError> {
         start_log();
         match self.command {
+            Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run(),
             Command::Route(route) => route.run(),
             Command::Where(whereis) => whereis.run(),
