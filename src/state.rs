@@ -5,6 +5,7 @@
 //! run, the topic and its pinned partition count; it is replaced as a whole: written aside, synced, renamed, and the
 //! directory synced.
 
+use crate::config::{PARTITIONS, ROUTER_ID_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -122,8 +123,12 @@ impl StateDir {
         };
         let damaged = |why: String| StateError::Damaged { path: path.clone(), why };
         let remembered: Remembered = toml::from_str(&text).map_err(|error| damaged(error.message().to_string()))?;
-        if remembered.partitions == 0 {
-            return Err(damaged("partitions = 0".into()));
+        if !PARTITIONS.contains(&u64::from(remembered.partitions)) {
+            return Err(damaged(format!("partitions = {}, allowed {:?}", remembered.partitions, PARTITIONS)));
+        }
+        if !ROUTER_ID_BYTES.contains(&remembered.router_id.len()) {
+            let len = remembered.router_id.len();
+            return Err(damaged(format!("a router_id of {len} bytes, allowed {:?}", ROUTER_ID_BYTES)));
         }
         if remembered.topic != topic {
             let (dir, kept, got) = (self.path.clone(), remembered.topic, topic.to_string());
@@ -216,9 +221,12 @@ mod tests {
         let dir = StateDir::open(&scratch.0).unwrap();
         dir.write(&sample()).unwrap();
         assert!(matches!(dir.read("other"), Err(StateError::OtherTopic { .. })));
-        for damage in
-            ["", "partitions = 12", "router_id = \"r\"\nincarnation = 1\ntopic = \"triggers\"\npartitions = 0"]
-        {
+        for damage in [
+            "",
+            "partitions = 12",
+            "router_id = \"r\"\nincarnation = 1\ntopic = \"triggers\"\npartitions = 0",
+            "router_id = \"\"\nincarnation = 1\ntopic = \"triggers\"\npartitions = 1",
+        ] {
             fs::write(scratch.0.join(ROUTER_FILE), damage).unwrap();
             let error = dir.read("triggers").unwrap_err();
             assert!(matches!(error, StateError::Damaged { .. }), "{damage:?}: {error}");

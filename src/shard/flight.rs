@@ -139,6 +139,8 @@ pub struct Line {
     pub pause: Nanos,
     /// Whether the partition is trusted with more than a probe.
     pub breaker: Breaker,
+    /// The code of the last refusal since an acknowledgement; 0: none.
+    pub last_refusal: i32,
     /// The number the next trigger of this partition gets.
     pub next_partition_seq: u64,
     /// The highest acknowledged offset; −1: none.
@@ -170,6 +172,7 @@ impl Line {
         not_before: Nanos(0),
         pause: PAUSE_MIN,
         breaker: Breaker::CLOSED,
+        last_refusal: 0,
         next_partition_seq: 1,
         last_acked: -1,
     };

@@ -28,7 +28,7 @@ impl<S: Sink> Core<S> {
             Outcome::Acked { offset } => {
                 line.last_acked = line.last_acked.max(offset);
                 line.pause = PAUSE_MIN;
-                line.is_probing = false;
+                (line.is_probing, line.last_refusal) = (false, 0);
                 if line.lent == 0 && !line.is_group_refused {
                     line.group = line.group.saturating_mul(2).min(self.limits.inflight_partition);
                 }
@@ -96,20 +96,20 @@ impl<S: Sink> Core<S> {
                 self.keep_sending(index);
                 return;
             }
-            Fault::Frame(_) => {
+            Fault::Frame(code) => {
                 // A group that is refused on the search for the bad record is the same failure still.
                 let is_known = self.flights[slot.0 as usize].is_suspect;
                 self.suspect(slot, report.batch);
                 if report.first && !is_known {
-                    self.count_refusal(index, now);
+                    self.count_refusal(index, code, now);
                 }
             }
-            Fault::Partition(_) => {
+            Fault::Partition(code) => {
                 let line = &mut self.lines[index as usize];
                 (line.is_probing, line.group) = (true, 1);
                 if report.first {
                     line.back_off(now);
-                    self.count_refusal(index, now);
+                    self.count_refusal(index, code, now);
                 }
             }
             // Nothing is wrong with it: it goes out again in its place.
@@ -135,8 +135,14 @@ impl<S: Sink> Core<S> {
     }
 
     /// A batch, or the partition as such, was refused: one failure, however many frames it held.
-    pub(super) fn count_refusal(&mut self, index: u32, now: Nanos) {
+    pub(super) fn count_refusal(&mut self, index: u32, code: i32, now: Nanos) {
         self.page.refused_batches.add(1);
+        let partition = self.partition(index);
+        let last = std::mem::replace(&mut self.lines[index as usize].last_refusal, code);
+        if last != code {
+            // Once in a row: a partition that is refused for an hour is one line, and a second one when it opens.
+            log::warn!("partition {partition}: refused with {}; it is tried again", self.sink.explain(code));
+        }
         let breaker = &mut self.lines[index as usize].breaker;
         let was_closed = breaker.is_closed();
         if breaker.failed(now, &self.limits.breaker) {

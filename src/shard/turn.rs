@@ -220,7 +220,8 @@ impl<S: Sink> Core<S> {
         flight.attempts = flight.attempts.saturating_add(1);
         let line = &mut self.lines[index as usize];
         line.unsent = flight.next;
-        if line.lent == 0 {
+        // What is sent again after a refusal is no new beginning: the grace counts from the last acknowledgement.
+        if line.lent == 0 && line.mode == Mode::Flowing {
             line.breaker.first_sent(now);
         }
         line.lent += 1;
@@ -232,14 +233,14 @@ impl<S: Sink> Core<S> {
     #[cold]
     fn refused_at_once(&mut self, index: u32, slot: SlotId, busy: Busy, now: Nanos) -> bool {
         match busy {
-            Busy::QueueFull | Busy::NotReady => false,
+            Busy::QueueFull | Busy::NotReady | Busy::Fault(Fault::Neighbour | Fault::Purged) => false,
             Busy::Fault(Fault::Frame(code)) => {
                 self.fail(slot, FailedReason::Refused { code });
                 true
             }
-            Busy::Fault(_) => {
+            Busy::Fault(Fault::Partition(code)) => {
                 self.lines[index as usize].back_off(now);
-                self.count_refusal(index, now);
+                self.count_refusal(index, code, now);
                 false
             }
         }
@@ -305,7 +306,8 @@ impl<S: Sink> Core<S> {
         for index in 0..self.lines.len() as u32 {
             let line = &mut self.lines[index as usize];
             let was_closed = line.breaker.is_closed();
-            if line.breaker.tick(now, line.lent, &self.limits.breaker) {
+            let waits_for_broker = line.lent > 0 || line.mode == Mode::Careful;
+            if line.breaker.tick(now, waits_for_broker.into(), &self.limits.breaker) {
                 self.breaker_changed(index, was_closed);
             }
         }
@@ -318,11 +320,15 @@ impl<S: Sink> Core<S> {
         }
         let (partition, state) = (self.partition(index), self.lines[index as usize].breaker.state());
         match state {
-            State::Open(cause) => {
-                log::warn!("partition {partition}: breaker open, cause {cause:?}; submits for it are shed");
+            State::Open(cause) if was_closed => {
+                let refusal = match self.lines[index as usize].last_refusal {
+                    0 => String::new(),
+                    code => format!(" (refused last with {})", self.sink.explain(code)),
+                };
+                log::warn!("partition {partition}: breaker open, cause {cause:?}{refusal}; submits for it are shed");
             }
-            State::HalfOpen(_) => log::debug!("partition {partition}: breaker half open"),
-            State::Closed => log::info!("partition {partition}: breaker closed"),
+            State::Open(_) | State::HalfOpen(_) => log::debug!("partition {partition}: breaker {state:?}"),
+            State::Closed => log::warn!("partition {partition}: breaker closed, submits for it are taken again"),
         }
         self.judge_fill(index);
         self.keep_sending(index);

@@ -122,6 +122,11 @@ pub unsafe trait Sink: Send {
         Condition::Ready
     }
 
+    /// What an error code means, in the client library's words.
+    fn explain(&self, code: i32) -> String {
+        format!("error code {code}")
+    }
+
     /// Errors the client library raised that are not about one frame.
     fn errors(&self) -> u64 {
         0

@@ -85,7 +85,8 @@ fn p4_a_policy_violation_is_tried_again() {
     let first = fresh(&rig, "device");
     let first = rig.accept(0, &first);
     let mut refusals = 0;
-    for _ in 0..20_000 {
+    // After the grace the breaker leaves it at one try in five seconds.
+    for _ in 0..60_000 {
         rig.turn();
         if rig.broker().in_flight() > 0 {
             if refusals < 10 {

@@ -252,6 +252,10 @@ unsafe impl Sink for KafkaSink {
         }
     }
 
+    fn explain(&self, code: i32) -> String {
+        error_name(code)
+    }
+
     fn errors(&self) -> u64 {
         self.errors
     }
