@@ -42,11 +42,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BATCH: usize = 256;
 /// Batches of one round, of which the median counts.
 const BATCHES: usize = 128;
-/// Batches of one round before those: a whole window of keys, so that the caches hold what this candidate needs and not
-/// what the others left in them.
+/// Batches of one round before those, of a window of [`WINDOW`] keys: all of them, so that the caches hold what this
+/// candidate needs and not what the others left in them. A larger window does not fit the caches anyway.
 const BATCHES_BEFORE: usize = WINDOW / BATCH;
 const PARTITIONS: u32 = 24;
-/// Keys in the dedup window.
+/// Keys in the dedup window, unless `--window` says otherwise.
 const WINDOW: usize = 100_000;
 const SLOTS: usize = 16_384;
 const DEVICES: usize = 4_096;
@@ -106,9 +106,9 @@ struct Product {
 }
 
 impl Product {
-    fn new() -> Product {
+    fn new(window: usize) -> Product {
         let mut config = Config::default();
-        config.dedup.capacity = WINDOW;
+        config.dedup.capacity = window;
         (config.inflight.partition, config.inflight.total, config.inflight.waiting) = (4_096, SLOTS / 2, SLOTS / 2);
         let blueprint = Blueprint {
             limits: config.limits().expect("the keys agree with each other"),
@@ -241,10 +241,10 @@ struct DedupFloor {
 }
 
 impl DedupFloor {
-    fn new() -> DedupFloor {
+    fn new(window: usize) -> DedupFloor {
         let limits = WindowLimits {
-            capacity: WINDOW,
-            key_bytes: WindowLimits::key_bytes_min(SLOTS as u32).max(WINDOW * 128),
+            capacity: window,
+            key_bytes: WindowLimits::key_bytes_min(SLOTS as u32).max(window * 128),
             tokens: SLOTS as u32,
             ttl: Nanos::from_millis(10_000),
         };
@@ -265,7 +265,7 @@ impl Candidate for DedupFloor {
     }
 
     fn check(&mut self, batches: u64) {
-        assert_eq!(self.window.len() as u64, (batches * BATCH as u64).min(WINDOW as u64));
+        assert_eq!(self.window.len() as u64, (batches * BATCH as u64).min(self.window.capacity() as u64));
         assert_eq!(self.window.pending(), 0);
     }
 }
@@ -365,17 +365,17 @@ enum Kind {
 }
 
 impl Entry {
-    fn all() -> Vec<Entry> {
+    fn all(window: usize) -> Vec<Entry> {
         let slab = Slab::new(SlabLimits { slots: SLOTS, frame_bytes: SLOTS * 256 });
         let entry = |name, kind| Entry { name, kind, batches: 0, rounds: Vec::new() };
         let floor = |name, candidate| entry(name, Kind::Floor(candidate));
         vec![
-            entry("submit + turn", Kind::Product(Product::new())),
-            entry("submit", Kind::Submit(Submit(Product::new()))),
+            entry("submit + turn", Kind::Product(Product::new(window))),
+            entry("submit", Kind::Submit(Submit(Product::new(window)))),
             floor("ring", Box::new(RingFloor::new())),
             floor("partition", Box::new(PartitionFloor)),
             floor("key hash", Box::new(HashFloor(FixedState::with_seed(7)))),
-            entry("dedup", Kind::Dedup(DedupFloor::new())),
+            entry("dedup", Kind::Dedup(DedupFloor::new(window))),
             floor("encode", Box::new(EncodeFloor { slab, lent: Vec::with_capacity(BATCH), count: 0 })),
             floor("settle", Box::new(SettleFloor { outstanding: Outstanding::new(1 << 20), seq: 0 })),
             floor("histogram", Box::new(HistogramFloor(Histogram::default(), 0))),
@@ -445,25 +445,27 @@ struct Asked {
     rounds: usize,
     only: Option<String>,
     batches: u64,
+    window: usize,
 }
 
 impl Asked {
     fn read() -> Asked {
         let args: Vec<String> = std::env::args().collect();
         let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
-        let number = |name: &str| value(name).map(|text| text.parse().expect("a number"));
+        let number = |name: &str| value(name).map(|text| text.parse::<u64>().expect("a number"));
         let is_full = args.iter().any(|arg| arg == "--bench");
         Asked {
             rounds: number("--rounds").unwrap_or(if is_full { 31 } else { 1 }) as usize,
             only: value("--only"),
             batches: number("--batches").unwrap_or(500),
+            window: number("--window").map_or(WINDOW, |keys| keys as usize),
         }
     }
 }
 
 /// Fills every window, so that each candidate is in its steady state.
-fn fill(entry: &mut Entry, workload: &Workload) {
-    for _ in 0..(WINDOW + WINDOW / 4) / BATCH {
+fn fill(entry: &mut Entry, workload: &Workload, window: usize) {
+    for _ in 0..(window + window / 4) / BATCH {
         entry.batch(workload);
     }
 }
@@ -474,18 +476,18 @@ fn main() {
     for name in ["fleet", "uuid"] {
         // A second for each 4,096 triggers, so that days of them fit before now.
         let workload = Workload::new(name, now_ms / 1_000 * 1_000 - 6 * DAY_MS);
-        let mut entries = Entry::all();
+        let mut entries = Entry::all(asked.window);
         if let Some(only) = &asked.only {
             entries.retain(|entry| entry.name == only);
             assert!(!entries.is_empty(), "no candidate is called {only}");
-            fill(&mut entries[0], &workload);
+            fill(&mut entries[0], &workload, asked.window);
             let mut spent: Vec<f64> =
                 (0..asked.batches).map(|_| entries[0].batch(&workload).as_nanos() as f64 / BATCH as f64).collect();
             entries[0].check();
             println!("{only}: {:.1} ns, a tenth below {:.1} ns", median(&mut spent), quantile(&mut spent, 0.1));
             return;
         }
-        entries.iter_mut().for_each(|entry| fill(entry, &workload));
+        entries.iter_mut().for_each(|entry| fill(entry, &workload, asked.window));
         for _ in 0..asked.rounds {
             entries.iter_mut().for_each(|entry| entry.round(&workload));
         }

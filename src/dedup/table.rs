@@ -129,6 +129,14 @@ impl Table {
         bucket.expect("a live record has a bucket").place = to;
     }
 
+    /// Whether a record has this hash, or the part of it that is kept.
+    #[inline]
+    pub(super) fn knows(&self, hash: u64) -> bool {
+        let hash_low = hash as u32;
+        self.parts[self.part(hash)].find(spread(hash_low), |bucket| bucket.hash_low == hash_low).is_some()
+    }
+
+    #[inline]
     pub(super) fn contains(&self, hash: u64, place: Place) -> bool {
         self.parts[self.part(hash)].find(spread(hash as u32), |bucket| bucket.place == place).is_some()
     }

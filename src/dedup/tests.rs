@@ -417,6 +417,9 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
                 };
                 let (before, early) = (window.keys(), window.evicted_early());
                 let carried = window.carried();
+                // Looking ahead, as far as it may be asked for, changes nothing and finds its way over every edge.
+                window.foresee(hash(n));
+                window.foresee_room(n as usize % 64, now);
                 prop_assert_eq!(window.ask(owned(n).key(), hash(n), now, token), expected);
                 if expected == Seen::New {
                     known.retain(|key| key.n != n);

@@ -411,6 +411,22 @@ impl RingReader {
         batch.triggers.get()
     }
 
+    /// Shows `each` the hashes of up to `most` records, oldest first, and takes none. Answers how many there were.
+    #[inline]
+    pub fn peek_hashes(&mut self, most: usize, mut each: impl FnMut(u64)) -> usize {
+        let have = self.lines.slots();
+        let chunk = self.lines.read_chunk(have).expect("slots() said they are there");
+        let (front, back) = chunk.as_slices();
+        let (mut at, mut seen) = (0, 0);
+        while at < have && seen < most {
+            let head = Head::of(if at < front.len() { &front[at] } else { &back[at - front.len()] });
+            each(head.hash());
+            at += head.lines();
+            seen += 1;
+        }
+        seen
+    }
+
     /// Whether nothing published is left to take.
     #[must_use]
     #[inline]

@@ -153,6 +153,11 @@ impl Head {
         usize::from(self.0.packed) & ((1 << ATTRIBUTES_BITS) - 1)
     }
 
+    #[inline]
+    pub(super) fn hash(&self) -> u64 {
+        self.0.hash
+    }
+
     /// The lines of the whole record.
     #[inline]
     pub(super) fn lines(&self) -> usize {

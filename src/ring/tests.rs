@@ -133,6 +133,10 @@ fn a_record_may_straddle_the_end_at_each_of_its_lines() {
             writer.stage(&one.incoming()).unwrap();
             writer.stage(&next.incoming()).unwrap();
             writer.publish();
+            let mut hashes = Vec::new();
+            assert_eq!(reader.peek_hashes(1, |_| ()), 1);
+            assert_eq!(reader.peek_hashes(9, |hash| hashes.push(hash)), 2);
+            assert_eq!(hashes, [&one, &next].map(|owned| owned.incoming().hash));
             let mut want = [&one, &next].into_iter();
             let taken = reader.take(9, |got| {
                 assert_eq!(got, want.next().unwrap().incoming(), "{lines} lines at {offset}");

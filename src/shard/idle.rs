@@ -19,7 +19,7 @@ pub enum Strategy {
 }
 
 /// Turns without work before the first nap.
-const SPINS: u32 = 64;
+const SPINS: u32 = 4;
 /// One nap. With the kernel's timer slack of 50 us it lasts about 150 us.
 const NAP: Duration = Duration::from_micros(100);
 /// Without work for this long, a shard parks instead of napping.

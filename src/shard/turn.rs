@@ -21,6 +21,9 @@ pub(super) const BATCH: usize = 10_000;
 pub const REPORTS_BYTES: usize = (REPORTS + BATCH) * size_of::<crate::sink::Report>();
 /// How often breakers are looked at; each look walks the lines of the shard.
 const BREAKER_TICK: Nanos = Nanos::from_millis(5);
+/// Triggers for which the dedup window is read ahead together: enough to wait for memory once and not once each, few
+/// enough for all of it to be in the nearest cache still when it is needed.
+const GROUP: usize = 32;
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
 const SAMPLED_TURNS: u64 = 16;
 /// A frame handed over this soon after it was accepted is stamped by the client; saying the time costs a longer call.
@@ -63,13 +66,34 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         self.turns += 1;
         for index in 0..self.rings.len() {
             let ring = (self.first_ring + index) % self.rings.len();
-            let core = &mut self.core;
-            taken += self.rings[ring].take(core.limits.turn_batch, |incoming| core.admit(ring, &incoming, now));
+            taken += self.take_from(ring, now);
         }
         self.first_ring = (self.first_ring + 1) % self.rings.len().max(1);
         self.core.page.taken.add(taken as u64);
         if taken > 0 && self.turns.is_multiple_of(SAMPLED_TURNS) {
             self.core.page.dedup.record_many(self.clock.mono().since(now.mono), taken as u64);
+        }
+        taken
+    }
+
+    /// Takes a batch from one ring. Where the dedup window is far away in memory, in groups: what a group will need of it
+    /// is read ahead, side by side.
+    fn take_from(&mut self, ring: usize, now: Now) -> usize {
+        let (reader, core) = (&mut self.rings[ring], &mut self.core);
+        let most = core.limits.turn_batch;
+        if !core.dedup.is_far() {
+            return reader.take(most, |incoming| core.admit(ring, &incoming, now));
+        }
+        let mut taken = 0;
+        while taken < most {
+            let group = GROUP.min(most - taken);
+            let ahead = reader.peek_hashes(group, |hash| core.dedup.foresee(hash));
+            core.dedup.foresee_room(ahead, now.mono);
+            let got = reader.take(ahead, |incoming| core.admit(ring, &incoming, now));
+            taken += got;
+            if got < group {
+                break;
+            }
         }
         taken
     }

@@ -267,3 +267,36 @@ fn d10_no_pending_key_is_evicted() {
     assert_eq!(rig.settled(0), after.accepted);
     rig.shards[0].check();
 }
+
+/// A window of more keys than the caches hold is read ahead, a group of triggers at a time. What is decided is the same:
+/// batches shorter than a group, of just a group and longer, with repeats in the same group, in the same batch, and of
+/// what has settled.
+#[test]
+fn a_window_that_is_read_ahead_decides_the_same() {
+    let mut config = small_config();
+    config.dedup.capacity = 1 << 18;
+    let mut rig = Rig::new(&config, 3);
+    let (mut fresh, mut repeats, mut number) = (0, 0, 0);
+    for length in [1_u32, 31, 32, 33, 63, 64, 65, 200] {
+        for at in 0..length {
+            let is_repeat = at % 5 == 4;
+            number += u32::from(!is_repeat);
+            let draft = key(&rig, number);
+            rig.accept(0, &draft);
+            if is_repeat { repeats += 1 } else { fresh += 1 }
+        }
+        // One of the batch before, settled by now.
+        let draft = key(&rig, 1);
+        if number > 1 {
+            rig.accept(0, &draft);
+            repeats += 1;
+        }
+        rig.turn();
+        rig.broker().ack_all();
+        rig.turn();
+    }
+    rig.settle();
+    let counts = rig.counts();
+    assert_eq!((counts.delivered, counts.deduplicated), (fresh, repeats));
+    rig.finish();
+}

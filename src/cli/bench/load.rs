@@ -12,7 +12,8 @@ use crate::trigger::{Priority, State, Trigger};
 use crate::units::{PartitionId, UnixMicros};
 use crate::wire::{self, Frame};
 
-const DEVICES: u64 = 5_000;
+/// The n-th trigger is of the device n modulo this.
+pub(super) const DEVICES: u64 = 5_000;
 const FENCES: u64 = 400;
 const HOUR_MS: i64 = 3_600_000;
 

@@ -2,7 +2,7 @@
 //! reports taken as events, all by one thread. No engine, no dedup, no ring: the floor that the router is held against.
 
 use super::driver::Driver;
-use super::load::Load;
+use super::load::{DEVICES, Load};
 use super::{CliError, Ground};
 use crate::shard::settled::Outstanding;
 use crate::sink::kafka::{self, HandleSettings, KafkaSink};
@@ -23,27 +23,35 @@ const WARM_UP_LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct Raw {
     sink: KafkaSink,
     slab: Slab,
-    /// One for each record that may be in flight; the n-th record is the frame n modulo their number.
+    /// The frames of each partition that are not at the client. The one that came back last goes out next: it is still in
+    /// the caches.
+    idle: Vec<Vec<SlotId>>,
+    /// Where each device of the load goes, so that no hash is computed while the clock runs.
+    partitions: Vec<PartitionId>,
+    /// By slot: the frame's key and, while it is at the client, the number of its record.
     frames: Vec<Prepared>,
-    /// By slot: the number of the record that is at the client.
-    numbers: Vec<u64>,
     taken: u64,
+    in_flight: usize,
+    in_flight_max: usize,
     outstanding: Outstanding,
 }
 
-/// A frame and where it goes.
+/// A frame, and the record that it is just now.
 #[derive(Clone, Copy)]
 struct Prepared {
-    slot: SlotId,
     partition: PartitionId,
     key: (u16, u16),
+    number: u64,
 }
 
 impl Raw {
-    /// Makes the frames and warms the handle as the router does.
+    /// Makes the frames and warms the handle as the router does. As many may be in flight as the router would allow, in
+    /// all and for each partition.
     pub(super) fn start(ground: &Ground, load: &Load) -> Result<Raw, CliError> {
         let limits = ground.config.limits()?;
-        let count = limits.inflight_per_shard * usize::from(limits.shards);
+        let in_flight_max = limits.inflight_per_shard * usize::from(limits.shards);
+        let each = limits.inflight_partition.min(in_flight_max);
+        let count = each * ground.partitions as usize;
         let mut slab = Slab::new(SlabLimits { slots: count, frame_bytes: count * 256 });
         let cpus =
             affinity::allowed().map_err(|error| CliError::Unavailable(format!("asking for the CPUs: {error}")))?;
@@ -56,23 +64,37 @@ impl Raw {
         let mut sink = KafkaSink::new(handle, slab.arena()).map_err(|error| unavailable(error.to_string()))?;
         let all: Vec<PartitionId> = (0..ground.partitions).map(PartitionId).collect();
         sink.warm_up(&all, WARM_UP_LIMIT).map_err(|error| unavailable(error.to_string()))?;
-        let mut frames = Vec::with_capacity(count);
-        for n in 0..count as u64 {
-            let slot = load.encode(n, &mut slab).expect("the slab has a slot and room for each frame");
-            let key = wire::device_id_range(slab.frame(slot));
+        let mut idle: Vec<Vec<SlotId>> = all.iter().map(|_| Vec::with_capacity(each)).collect();
+        let mut frames = vec![Prepared { partition: PartitionId(0), key: (0, 0), number: 0 }; count];
+        // Devices are spread over the partitions by luck: some fill theirs before others.
+        let (mut n, mut made) = (0, 0);
+        while made < count {
             let partition = load.partition(n, ground.partitions);
-            frames.push(Prepared { slot, partition, key: (key.start as u16, key.len() as u16) });
+            let place = &mut idle[partition.0 as usize];
+            if place.len() < each {
+                let slot = load.encode(n, &mut slab).expect("the slab has a slot and room for each frame");
+                let key = wire::device_id_range(slab.frame(slot));
+                let key = (key.start as u16, key.len() as u16);
+                frames[slot.0 as usize] = Prepared { partition, key, number: 0 };
+                place.push(slot);
+                made += 1;
+            }
+            n += 1;
         }
-        let window = (2 * count).next_power_of_two();
-        Ok(Raw { sink, slab, frames, numbers: vec![0; count], taken: 0, outstanding: Outstanding::new(window) })
+        let partitions = (0..DEVICES).map(|n| load.partition(n, ground.partitions)).collect();
+        let outstanding = Outstanding::new((4 * count).next_power_of_two());
+        Ok(Raw { sink, slab, idle, partitions, frames, taken: 0, in_flight: 0, in_flight_max, outstanding })
     }
 
     fn poll(&mut self) -> Result<(), CliError> {
-        let Raw { sink, slab, numbers, outstanding, .. } = self;
+        let Raw { sink, slab, idle, frames, outstanding, in_flight, .. } = self;
         let mut failed = None;
         sink.collect(REPORTS, &mut |report: Report| {
+            let prepared = &frames[report.slot.0 as usize];
             slab.take_back(report.slot);
-            outstanding.settle(numbers[report.slot.0 as usize]);
+            idle[prepared.partition.0 as usize].push(report.slot);
+            outstanding.settle(prepared.number);
+            *in_flight -= 1;
             if let Outcome::Failed { fault, .. } = report.outcome {
                 failed = Some(fault);
             }
@@ -93,22 +115,26 @@ impl Driver for Raw {
         if self.taken.is_multiple_of(POLL_EVERY) {
             self.poll()?;
         }
-        let prepared = self.frames[(self.taken % self.frames.len() as u64) as usize];
-        if self.slab.is_lent(prepared.slot) {
+        let partition = self.partitions[(self.taken % DEVICES) as usize];
+        let idle = &mut self.idle[partition.0 as usize];
+        let Some(&slot) = idle.last().filter(|_| self.in_flight < self.in_flight_max) else {
             self.poll()?;
             return Ok(false);
-        }
-        let frame = self.slab.lend(prepared.slot);
-        let outgoing = Outgoing { partition: prepared.partition, frame, key: prepared.key, record_time: None };
+        };
+        let prepared = &mut self.frames[slot.0 as usize];
+        let frame = self.slab.lend(slot);
+        let outgoing = Outgoing { partition, frame, key: prepared.key, record_time: None };
         match self.sink.produce(outgoing) {
             Ok(()) => {
+                idle.pop();
                 self.taken += 1;
-                self.numbers[prepared.slot.0 as usize] = self.taken;
+                self.in_flight += 1;
+                prepared.number = self.taken;
                 self.outstanding.open(self.taken);
                 Ok(true)
             }
             Err(busy) => {
-                self.slab.take_back(prepared.slot);
+                self.slab.take_back(slot);
                 match busy {
                     Busy::QueueFull | Busy::NotReady => Ok(false),
                     Busy::Fault(fault) => Err(CliError::Unavailable(format!("the client refused a record: {fault:?}"))),
