@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("slab", "units"),
     ("metrics", "units"),
     ("topology", ""),
-    ("state", "units"),
+    ("state", "units config"),
     // What stands in a stream of triggers: text to trigger, and how far it is settled.
     ("source", "trigger units wire"),
     ("breaker", "units"),
@@ -41,11 +41,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     ("replay", "engine config trigger units wire partition verify"),
     // faces: they use the engine, and the words it answers in
-    // `where` and `check` ask the broker, and the state directory, without a router.
+    // `where` and `check` ask the broker, and the state directory, without a router; `bench` drives the sink without an
+    // engine, with frames of its own in a slab.
     (
         "cli",
         "engine ingress config trigger units partition source state sink metrics clock ring shard sim verify replay http \
-         topology wire",
+         topology wire slab hlc",
     ),
     ("http", "engine config metrics units"),
     ("ffi", "engine ingress config trigger units ring shard"),

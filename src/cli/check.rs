@@ -3,6 +3,7 @@
 
 use super::{CliError, Exit};
 use crate::config::{Config, FRAME_BYTES_MAX, KafkaSettings, Pin, RouteSource};
+use crate::engine::{Blueprint, check_memory};
 use crate::sink::kafka::features::{self, Lacking};
 use crate::sink::kafka::topic::{TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, VERSION_MIN};
@@ -75,10 +76,16 @@ impl Check {
         let config = Config::from_file(&self.config)?;
         let limits = config.limits()?;
         let settings = config.kafka_settings()?;
-        let memory = limits.memory();
+        let partitions = config.partitions_to_create();
+        let router_id = config.router.id.clone().unwrap_or_default();
+        let blueprint = Blueprint { limits, partitions, router_id, incarnation: 0, record_time_is_event: false };
+        let memory = blueprint.memory();
         let mut found = Findings::default();
         found.ok("configuration", format!("{} is valid", self.config.display()));
-        found.ok("memory", format!("{} bytes will be taken at start", memory.total()));
+        match check_memory(&memory) {
+            Ok(()) => found.ok("memory", format!("{} bytes will be taken at start", memory.total())),
+            Err(error) => found.fail("memory", Exit::Usage, error.to_string()),
+        }
         let can_connect = check_library(&settings, &mut found);
         check_host(&config, &mut found);
         check_source(&config, &mut found);

@@ -164,6 +164,8 @@ impl Stage {
         config.topic.name = TOPIC.to_owned();
         config.kafka.bootstrap = Some(cluster.bootstrap());
         config.engine.shards = demo.shards;
+        // A partition's window fits into its shard's share of all that may be in flight.
+        config.inflight.partition = config.inflight.partition.min(config.inflight.total / usize::from(demo.shards));
         config.queue.ingresses = demo.ingresses as usize;
         let (router, _) = Router::start(&config)?;
         // The mock cannot say what its topic's limit is, and no record of the demo comes near one.

@@ -14,7 +14,7 @@ mod start;
 pub use assembly::{Assembly, Blueprint};
 pub use report::{Counts, Report, Stages};
 #[cfg(feature = "kafka")]
-pub use start::{Readiness, StartError};
+pub use start::{Readiness, StartError, check_memory};
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::MemorySum;

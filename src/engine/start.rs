@@ -3,14 +3,14 @@
 use super::assembly::Common;
 use super::{Assembly, Blueprint, Counts, Housekeeper, Router, export};
 use crate::clock::SystemClock;
-use crate::config::{Config, ConfigError, Idle, KafkaSettings, Limits, Pin, RecordTime};
+use crate::config::{Config, ConfigError, Idle, KafkaSettings, Limits, MemorySum, Pin, RecordTime};
 use crate::partition::{self, SelfTestFailed};
 use crate::shard::idle::Strategy;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, HandleError, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
 use crate::state::{Remembered, StateDir, StateError};
-use crate::topology::{self, CpuSet, Placement, PlacementError, affinity};
+use crate::topology::{self, CpuSet, Placement, PlacementError, affinity, memory};
 use crate::units::{Nanos, ShardId};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -55,6 +55,23 @@ pub enum StartError {
         what: &'static str,
         /// What the system says.
         error: std::io::Error,
+    },
+    /// More memory than there is.
+    #[error(
+        "the router would take {needed} bytes, and there are {total}: lower what {owner} takes ({what}, {bytes} bytes); \
+         docs/config.md says which keys size it"
+    )]
+    Memory {
+        /// The sum of all parts.
+        needed: u64,
+        /// What the host, or the control group, has.
+        total: u64,
+        /// The largest part.
+        what: String,
+        /// Who takes it.
+        owner: &'static str,
+        /// How much.
+        bytes: u64,
     },
     /// The state directory.
     #[error(transparent)]
@@ -116,7 +133,11 @@ impl StartError {
     pub fn is_about_config(&self) -> bool {
         matches!(
             self,
-            StartError::Config(_) | StartError::Missing { .. } | StartError::Placement(_) | StartError::OtherPin { .. }
+            StartError::Config(_)
+                | StartError::Missing { .. }
+                | StartError::Placement(_)
+                | StartError::Memory { .. }
+                | StartError::OtherPin { .. }
         )
     }
 }
@@ -164,6 +185,7 @@ impl Router<SystemClock> {
             record_time_is_event: settings.record_time == RecordTime::Event,
             limits: limits.clone(),
         };
+        check_memory(&blueprint.memory())?;
         let (assembly, readiness) = assemble(&blueprint, &settings, config, &mut topic, &placement.others, deadline)?;
         if let Some(bytes) = topic.record_bytes_max {
             assembly.common.shared.set_record_bytes_max(bytes);
@@ -174,6 +196,21 @@ impl Router<SystemClock> {
         router.warnings.append(&mut topic.warnings);
         router.housekeeper = keep_house(topic, config.topic.name.clone(), placement, Arc::clone(&router.common));
         Ok((router, readiness))
+    }
+}
+
+/// All memory is taken at start, so a sum beyond the machine's is refused there, and not by the kernel an hour later.
+///
+/// # Errors
+/// [`StartError::Memory`], with the largest part.
+pub fn check_memory(sum: &MemorySum) -> Result<(), StartError> {
+    let (Some(total), needed) = (memory::total_bytes(), sum.total()) else { return Ok(()) };
+    match sum.lines().iter().max_by_key(|line| line.bytes) {
+        Some(largest) if needed > total => {
+            let (what, owner, bytes) = (largest.what.clone(), largest.owner, largest.bytes);
+            Err(StartError::Memory { needed, total, what, owner, bytes })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod affinity;
 pub mod fork;
+pub mod memory;
 
 use std::fmt;
 
