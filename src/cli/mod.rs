@@ -96,9 +96,10 @@ impl Cli {
     }
 }
 
-/// Log lines go to standard error, from warnings on; `RUST_LOG` says otherwise.
+/// Log lines go to standard error, from warnings on; `RUST_LOG` says otherwise. What librdkafka writes into its own log the
+/// sink says too, once.
 fn start_log() {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,librdkafka=off"))
         .format_timestamp_millis()
         .init();
 }

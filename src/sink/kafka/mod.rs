@@ -24,6 +24,8 @@ use std::thread::JoinHandle;
 
 /// The oldest librdkafka that is good enough: Nagle off by default, and the idempotence fixes of 2.10.
 pub const VERSION_MIN: u32 = 0x020a_0000;
+/// The same error of the client is logged once in so long.
+const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
 /// What a given-up handle gets for the answers that are on their way.
 const ANSWERS_LIMIT: Nanos = Nanos::from_millis(2_000);
 /// What it gets then to report the rest as taken back.
@@ -93,6 +95,8 @@ pub struct KafkaSink {
     /// Frames handed to the present handle and not reported.
     outstanding: usize,
     errors: u64,
+    /// The last error that was logged, and when.
+    logged: (i32, Nanos),
     clock: SystemClock,
 }
 
@@ -128,6 +132,7 @@ impl KafkaSink {
             news: VecDeque::new(),
             outstanding: 0,
             errors: 0,
+            logged: (0, Nanos(0)),
             clock: SystemClock::new(),
         })
     }
@@ -148,7 +153,12 @@ impl KafkaSink {
         while let Some(news) = self.news.pop_front() {
             let News::Error { code, text, is_fatal } = news else { continue };
             self.errors += 1;
-            log::warn!("Kafka client: {} ({})", text, error_name(code));
+            // A broker that is away says so with each attempt to reach it.
+            let now = self.clock.mono();
+            if self.logged.0 != code || now.since(self.logged.1) >= LOG_INTERVAL {
+                self.logged = (code, now);
+                log::warn!("Kafka client: {} ({})", text, error_name(code));
+            }
             if is_fatal && !matches!(self.state, State::Replacing(_)) {
                 self.give_up_handle();
             }

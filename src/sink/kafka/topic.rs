@@ -102,7 +102,7 @@ struct Listener(Mutex<Option<String>>);
 
 impl ClientContext for Listener {
     fn error(&self, error: KafkaError, reason: &str) {
-        log::warn!("asking about the topic: {reason}");
+        log::debug!("asking about the topic: {reason}");
         // That all are down follows from what was said before.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
