@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod ring;
 pub mod sink;
 pub mod slab;
+pub mod spill;
 pub mod topology;
 // -- assembly: the shard is where they meet
 pub mod engine;
