@@ -5,6 +5,7 @@ mod check;
 mod demo;
 mod route;
 mod signals;
+mod spill;
 mod whereis;
 
 use crate::config::ConfigError;
@@ -27,6 +28,7 @@ enum Command {
     Route(route::Route),
     Where(whereis::Where),
     Check(check::Check),
+    Spill(spill::Spill),
 }
 
 /// How a command ended, for a script.
@@ -84,6 +86,7 @@ impl Cli {
             Command::Route(route) => route.run(),
             Command::Where(whereis) => whereis.run(),
             Command::Check(check) => check.run(),
+            Command::Spill(spill) => spill.run(),
         }
     }
 }
