@@ -18,6 +18,7 @@ pub mod ring;
 pub mod sink;
 pub mod slab;
 pub mod source;
+pub mod spill;
 pub mod topology;
 // -- assembly: the shard is where they meet
 pub mod engine;

@@ -46,7 +46,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "cli",
         "engine ingress config trigger units partition source state sink metrics clock ring shard sim verify replay http \
-         topology wire slab hlc",
+         topology wire slab hlc spill",
     ),
     ("http", "engine config metrics units"),
     ("ffi", "engine ingress config trigger units ring shard"),

@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod route;
 mod signals;
+mod spill;
 mod table;
 mod whereis;
 
@@ -30,6 +31,7 @@ enum Command {
     Route(route::Route),
     Where(whereis::Where),
     Check(check::Check),
+    Spill(spill::Spill),
 }
 
 /// How a command ended, for a script.
@@ -92,6 +94,7 @@ impl Cli {
             Command::Route(route) => route.run(),
             Command::Where(whereis) => whereis.run(),
             Command::Check(check) => check.run(),
+            Command::Spill(spill) => spill.run(),
         }
     }
 }
