@@ -307,6 +307,34 @@ fn a_file_goes_to_the_topic_and_a_clean_one_ends_well() {
 }
 
 #[test]
+fn a_dead_standard_error_or_output_stops_no_delivery() {
+    let place = Place::new("dead");
+    let sent = rows("veh", 500);
+    let path = place.path("rows.ndjson");
+    fs::write(&path, format!("{}garbage\n", lines(&sent))).unwrap();
+    let route = format!("source = \"file\"\npath = {path:?}");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    // Nobody reads what is told: the garbage is counted all the same.
+    let output = place.route(&route, "").stderr(closed.try_clone().unwrap()).output().unwrap();
+    assert_eq!((output.status.code(), &counters(&output)["delivered"]), (Some(1), &500.into()));
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+    let output = place.route(&route, "").stderr(full()).output().unwrap();
+    assert_eq!((output.status.code(), &counters(&output)["accepted"]), (Some(1), &500.into()));
+    // A result that cannot be said: with words when the disk is full, without when the reader has gone.
+    fs::write(&path, lines(&sent)).unwrap();
+    let output = place.route(&route, "").stdout(full()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("standard output: ") && !said.contains("panicked"), "{said}");
+    let output = place.route(&route, "").stdout(closed).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(!said.contains("fencepost: ") && !said.contains("panicked"), "{said}");
+}
+
+#[test]
 fn frames_go_to_the_topic_with_garbage_between_them() {
     let place = Place::new("frames");
     let sent = rows("veh", 500);

@@ -88,7 +88,7 @@ impl Check {
         }
         let exit = found.exit();
         if self.json {
-            println!("{}", as_json(&found, &memory, exit));
+            say!("{}", as_json(&found, &memory, exit));
         } else {
             for Finding { what, grade, text } in &found.0 {
                 let word = match grade {
@@ -96,9 +96,9 @@ impl Check {
                     Grade::Warn => "warn",
                     Grade::Fail(_) => "FAIL",
                 };
-                println!("{word:<4}  {what:<13}  {text}");
+                say!("{word:<4}  {what:<13}  {text}");
             }
-            print!("\n{memory}");
+            super::say::out(format_args!("\n{memory}"));
         }
         Ok(exit)
     }

@@ -59,11 +59,11 @@ impl Where {
                     json!({"device_id": device, "partition": partition.0, "shard": shard.0, "key_hash": format!("{hash:08x}")})
                 })
                 .collect();
-            println!("{}", json!({"partitions": partitions, "shards": self.shards, "devices": rows}));
+            say!("{}", json!({"partitions": partitions, "shards": self.shards, "devices": rows}));
         } else {
-            println!("partition  shard  key hash  device   (of {partitions} partitions, {} shards)", self.shards);
+            say!("partition  shard  key hash  device   (of {partitions} partitions, {} shards)", self.shards);
             for (device, partition, shard, hash) in found {
-                println!("{:>9}  {:>5}  {hash:08x}  {}", partition.0, shard.0, device.escape_debug());
+                say!("{:>9}  {:>5}  {hash:08x}  {}", partition.0, shard.0, device.escape_debug());
             }
         }
         Ok(Exit::Done)

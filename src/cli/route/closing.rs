@@ -21,12 +21,12 @@ pub(super) struct Closing<'a> {
 impl Closing<'_> {
     pub(super) fn print(&self, as_json: bool) {
         if as_json {
-            println!("{}", self.as_json());
+            say!("{}", self.as_json());
         } else {
             self.print_table();
         }
         for problem in self.problems() {
-            eprintln!("{problem}");
+            tell!("{problem}");
         }
     }
 
@@ -108,7 +108,7 @@ impl Closing<'_> {
             Ended::BySignal => "stopped by a signal",
             Ended::Broken(_) => "broken off",
         };
-        println!("{}: {ended} after {:.2} s", self.name, self.took.as_secs_f64());
+        say!("{}: {ended} after {:.2} s", self.name, self.took.as_secs_f64());
         let bytes = Tally::get(&tally.bytes);
         let mut rows = vec![
             ("lines", Tally::get(&tally.lines), format!("{bytes} bytes, {:.0} lines/s", self.rate())),
@@ -126,7 +126,7 @@ impl Closing<'_> {
             rows.push(("connections", connections, format!("{away} more turned away, {cut} cut from this side")));
         }
         for (name, count, about) in rows {
-            println!("{name:>12}  {count:>12}  {about}");
+            say!("{name:>12}  {count:>12}  {about}");
         }
     }
 }

@@ -70,12 +70,12 @@ impl Route {
         let intake = Intake::open(&config)?;
         let (router, readiness) = Router::start(&config)?;
         for warning in router.warnings() {
-            eprintln!("warning: {warning}");
+            tell!("warning: {warning}");
         }
         let name = intake.name();
-        eprintln!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
+        tell!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
         if readiness.is_cold {
-            eprintln!("warning: the broker is away; what comes in waits until it is back");
+            tell!("warning: the broker is away; what comes in waits until it is back");
         }
         let tally = Tally::default();
         let began = Instant::now();

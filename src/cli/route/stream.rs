@@ -88,7 +88,7 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
     let mut feed = Feed::new(format_of(setup.config), route.line_bytes_max, BLOCK_BYTES).starting_at(start, known);
     let resumed_after = (known > 0).then_some(known);
     if let Some(line) = resumed_after {
-        eprintln!("going on after line {line}, which is settled");
+        tell!("going on after line {line}, which is settled");
     }
     let progress = Progress::new(setup.tally, size, start.offset);
     let mut host = Console { signals: setup.signals, progress, resume, is_draining: false, last: known };
