@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -372,6 +373,28 @@ fn a_signal_drains_a_pipe_that_stays_open() {
     assert_eq!((&counted["ended"], &counted["delivered"]), (&"signal".into(), &2_000.into()));
     drop(stdin);
     assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
+#[test]
+fn a_signal_before_the_start_is_done_ends_at_once() {
+    let place = Place::new("early");
+    let path = place.path("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Nobody writes to it: opening it waits.
+    let mut child = place.route(&format!("source = \"file\"\npath = {path:?}"), "").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it waits for a writer");
+    signal(&child, "TERM");
+    assert_eq!(finish(child).status.signal(), Some(15));
+}
+
+#[test]
+fn a_hangup_drains() {
+    let place = Place::new("hangup");
+    let server = place.serve("source = \"tcp\"\nlisten = \"127.0.0.1:0\"", "");
+    signal(&server.child, "HUP");
+    let output = finish(server.child);
+    assert_eq!((output.status.code(), &counters(&output)["ended"]), (Some(0), &"signal".into()));
 }
 
 #[test]

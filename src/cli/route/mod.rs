@@ -32,7 +32,7 @@ use std::time::Instant;
 /// A peer of a socket gets a line for each of its lines that is refused: {"line":12,"error":"malformed","message":"…"}.
 /// When its first line is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines settle.
 ///
-/// SIGTERM and SIGINT stop the reading and drain; a second one ends at once. Exit codes: 0 everything was delivered; 1
+/// SIGTERM, SIGINT and SIGHUP stop the reading and drain; a second one, or one before the start is done, ends at once. Exit codes: 0 everything was delivered; 1
 /// something was malformed, rejected, failed or is unsettled (of a socket's lines, only the latter two count: its peers
 /// know of the others); 2 the configuration; 3 the source or the broker is not available.
 #[derive(Args)]
@@ -66,9 +66,10 @@ impl Route {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         let config = self.configuration()?;
         let limits = config.limits()?;
-        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         let intake = Intake::open(&config)?;
         let (router, readiness) = Router::start(&config)?;
+        // Until here nothing was accepted, and opening may wait for ever: a signal ended the process at once.
+        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         for warning in router.warnings() {
             tell!("warning: {warning}");
         }
