@@ -476,6 +476,47 @@ fn a_killed_run_goes_on_behind_its_last_settled_line() {
 }
 
 #[test]
+fn a_half_written_last_line_is_delivered_once_it_is_whole() {
+    let place = Place::new("half");
+    let (path, state) = (place.path("rows.ndjson"), place.path("state"));
+    let sent = rows("veh", 101);
+    let all = lines(&sent);
+    let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
+    let state_key = format!("state.dir = {state:?}\n");
+    fs::write(&path, &all[..all.len() - 20]).unwrap();
+    let output = place.route(&route, &state_key).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), &counters(&output)["delivered"]), (Some(0), &100.into()), "{said}");
+    assert!(said.contains("line 101: unfinished: "), "{said}");
+    assert_eq!(kept_line(&state), 100);
+    // The writer goes on, and cuts a line that is far too long.
+    let append = |text: &str| {
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    append(&all[all.len() - 20..]);
+    append(&"x".repeat(70_000));
+    let output = place.route(&route, &state_key).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &counters(&output)["delivered"]),
+        (Some(1), &1.into()),
+        "{}",
+        text(&output.stderr)
+    );
+    // Its end is no line of its own.
+    let more = rows("bus", 1);
+    append(&format!("{}\n{}", more[0].line(), lines(&more)));
+    let output = place.route(&route, &state_key).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &counters(&output)["delivered"]),
+        (Some(0), &1.into()),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(kept_line(&state), 103);
+    assert_clean(&place.verdict(&[&sent, &more]), 102);
+}
+
+#[test]
 fn a_file_that_is_not_the_one_of_before_is_refused() {
     let place = Place::new("replaced");
     let (path, state) = (place.path("rows.ndjson"), place.path("state"));

@@ -87,7 +87,9 @@ impl<'a> Pump<'a> {
             let (before, fresh_before) = (feed.position(), feed.fresh_lines());
             let mut batch = Batch::new();
             if !feed.batch(&mut batch, &mut self.faults) {
-                self.trail.mark(feed.position());
+                if feed.is_between() {
+                    self.trail.mark(feed.position());
+                }
                 return Went::On;
             }
             Tally::add(&self.tally.malformed, self.faults.len() as u64);

@@ -86,6 +86,9 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
     let trail = Trail::new(start, setup.config.settle.window);
     let mut pump = Pump::new(setup.router, ingress, trail, setup.tally);
     let mut feed = Feed::new(format_of(setup.config), route.line_bytes_max, BLOCK_BYTES).starting_at(start, known);
+    if resume.is_some() {
+        feed = feed.leaving_unfinished();
+    }
     let resumed_after = (known > 0).then_some(known);
     if let Some(line) = resumed_after {
         tell!("going on after line {line}, which is settled");
@@ -97,6 +100,10 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
     } else {
         from_pipe(file, &mut feed, &mut pump, &mut host)
     };
+    if feed.has_left() {
+        let why = "the file ends within it; it counts as not read, and the next run looks at it again";
+        host.refused(feed.position().lines + 1, "unfinished", &why);
+    }
     host.is_draining = true;
     let draining_since = Instant::now();
     let mut deadline = Deadline::new(setup.shutdown_limit);
