@@ -397,6 +397,72 @@ fn a_hangup_drains() {
     assert_eq!((output.status.code(), &counters(&output)["ended"]), (Some(0), &"signal".into()));
 }
 
+/// Memory far smaller than what comes.
+const SMALL: &str = "queue.capacity = 128\nsettle.window = 1024\ninflight.partition = 32\ninflight.total = 128\n\
+                     inflight.waiting = 64\n";
+
+#[test]
+fn what_a_pipe_gave_before_a_signal_is_delivered_or_counted() {
+    for limit in ["60s", "1s"] {
+        let place = Place::new(&format!("read-{limit}"));
+        let sent = rows("veh", 1_500);
+        let mut server = place.serve("", &format!("{SMALL}shutdown.limit = \"{limit}\""));
+        // With the short limit the broker is too slow for what was read.
+        let round_trip = if limit == "1s" { 3_000 } else { 0 };
+        place.mock.broker_round_trip_time(1, Duration::from_millis(round_trip)).unwrap();
+        let mut stdin = server.child.stdin.take().unwrap();
+        stdin.write_all(lines(&sent).as_bytes()).unwrap();
+        // Its blocks have room for all of it, and are read without delay.
+        std::thread::sleep(Duration::from_millis(500));
+        let (code_now, counted, said) = server.stop();
+        drop(stdin);
+        let count = |name: &str| counted[name].as_u64().unwrap();
+        assert_eq!(count("lines"), 1_500, "{counted}");
+        assert_eq!(count("accepted") + count("unoffered"), 1_500, "{counted}");
+        let (code, has_rest) = if limit == "1s" { (1, true) } else { (0, false) };
+        assert_eq!((code_now, count("unoffered") > 0), (Some(code), has_rest), "{counted}\n{said}");
+    }
+}
+
+#[test]
+fn a_stopped_file_that_is_resumed_ends_well_and_loses_nothing() {
+    let place = Place::new("stopped");
+    place.mock.broker_round_trip_time(1, Duration::from_millis(40)).unwrap();
+    let (path, state) = (place.path("rows.ndjson"), place.path("state"));
+    let sent = rows("veh", 20_000);
+    fs::write(&path, lines(&sent)).unwrap();
+    let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
+    let keys = format!("state.dir = {state:?}\nshutdown.limit = \"1s\"\n{SMALL}");
+    let server = place.serve(&route, &keys);
+    std::thread::sleep(Duration::from_millis(500));
+    let (code, counted, said) = server.stop();
+    // What is unsettled at the limit is a problem of its own.
+    assert!(counted["unoffered"].as_u64().unwrap() > 0, "{counted}");
+    assert_eq!(code == Some(0), counted["unsettled"] == 0, "{said}");
+    place.mock.broker_round_trip_time(1, Duration::ZERO).unwrap();
+    let output = place.route(&route, &format!("state.dir = {state:?}")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let verdict = place.verdict(&[&sent]);
+    assert_eq!((verdict.lost, verdict.distinct), (0, 20_000), "{verdict}");
+}
+
+#[test]
+fn a_pipe_that_does_not_wait_is_read_to_its_end() {
+    let place = Place::new("nonblocking");
+    let sent = rows("veh", 200);
+    let (router_end, mut ours) = UnixStream::pair().unwrap();
+    router_end.set_nonblocking(true).unwrap();
+    let child = place.route("", "").stdin(std::os::fd::OwnedFd::from(router_end)).spawn().unwrap();
+    for part in sent.chunks(100) {
+        std::thread::sleep(Duration::from_millis(300));
+        ours.write_all(lines(part).as_bytes()).unwrap();
+    }
+    drop(ours);
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
 #[test]
 fn pressure_reaches_a_pipe_and_nothing_is_lost_or_reordered() {
     let place = Place::new("pressure");

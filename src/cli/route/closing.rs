@@ -16,6 +16,8 @@ pub(super) struct Closing<'a> {
     pub(super) took: Duration,
     pub(super) tally: &'a Tally,
     pub(super) is_socket: bool,
+    /// What was read and not taken is still where it came from: the peer, or the file, which is read again.
+    pub(super) is_remembered: bool,
 }
 
 impl Closing<'_> {
@@ -48,7 +50,10 @@ impl Closing<'_> {
             (refused(Tally::get(&self.tally.rejected)), "triggers were rejected: they break a rule"),
             (counts.failed, "triggers failed: nothing durable would take them"),
             (counts.unsettled(), "triggers are unsettled: accepted, and not known to be delivered"),
-            (Tally::get(&self.tally.unoffered), "triggers were read and not taken before the stop"),
+            (
+                if self.is_remembered { 0 } else { Tally::get(&self.tally.unoffered) },
+                "triggers were read and not taken before the stop",
+            ),
         ];
         let mut problems: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
@@ -119,6 +124,7 @@ impl Closing<'_> {
             ("deduplicated", counts.deduplicated, "repeats of such".into()),
             ("failed", counts.failed, "nothing durable would take them".into()),
             ("unsettled", counts.unsettled(), "not known to be delivered".into()),
+            ("unoffered", Tally::get(&tally.unoffered), "read, and not taken before the stop".into()),
         ];
         if self.is_socket {
             let (away, cut) = (Tally::get(&tally.turned_away), Tally::get(&tally.cut));

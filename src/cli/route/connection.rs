@@ -248,7 +248,7 @@ impl Host for Peer<'_> {
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         self.cut.is_some() || self.signals.asked_to_stop()
     }
 }
