@@ -717,6 +717,8 @@ fn hostile_peers_hold_up_nobody_else() {
         let mut said = String::new();
         match peer.read_to_string(&mut said) {
             Ok(_) if said.contains("too_many_connections") => turned_away += 1,
+            // It was within for too long.
+            Ok(_) if said.contains("\"silent\"") => {}
             Ok(_) => panic!("closed without a word: {said:?}"),
             // Within: nobody has anything to say to it.
             Err(error) => assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}"),
@@ -755,6 +757,20 @@ fn hostile_peers_hold_up_nobody_else() {
     assert_eq!(count("delivered"), 4_000);
     let all = [first, second].concat();
     assert_clean(&place.verdict(&[&all]), all.len());
+}
+
+#[test]
+fn a_silent_peer_gives_its_place_to_another() {
+    let place = Place::new("silent");
+    let server =
+        place.serve("source = \"tcp\"\nlisten = \"127.0.0.1:0\"\nconnections_max = 1\nline_timeout = \"500ms\"", "");
+    let mut peer = TcpStream::connect(server.ready.split_whitespace().nth(2).unwrap()).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).unwrap();
+    assert!(said.contains("\"silent\"") && said.contains("route.line_timeout"), "{said}");
+    let (code, counted, _) = server.stop();
+    assert_eq!((code, &counted["cut"]), (Some(0), &1.into()));
 }
 
 #[test]
