@@ -910,3 +910,15 @@ fn m4_check_names_the_missing_feature_or_path_and_no_secret() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("ssl.ca.location = /nowhere/ca.pem"), "{said}");
 }
+
+#[test]
+fn where_refuses_what_no_router_takes() {
+    let find = |device: &str, partitions: &str, shards: &str| {
+        let arguments = ["where", device, "--partitions", partitions, "--shards", shards];
+        Command::new(env!("CARGO_BIN_EXE_fencepost")).args(arguments).output().unwrap().status.code()
+    };
+    assert_eq!(find(&"x".repeat(256), "4", "4"), Some(0));
+    assert_eq!(find(&"x".repeat(257), "4", "4"), Some(2));
+    assert_eq!(find("", "4", "4"), Some(2));
+    assert_eq!(find("veh-1", "3", "4"), Some(2));
+}
