@@ -1,5 +1,6 @@
 //! fencepost takes geofence triggers from an evaluator's threads and delivers them to Apache Kafka: in order per
 //! device, deduplicated, with pressure turned into an answer the caller gets at once, and nothing lost in silence.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 // -- ground: what numbers mean, and time as an argument
 pub mod clock;

@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -307,6 +308,34 @@ fn a_file_goes_to_the_topic_and_a_clean_one_ends_well() {
 }
 
 #[test]
+fn a_dead_standard_error_or_output_stops_no_delivery() {
+    let place = Place::new("dead");
+    let sent = rows("veh", 500);
+    let path = place.path("rows.ndjson");
+    fs::write(&path, format!("{}garbage\n", lines(&sent))).unwrap();
+    let route = format!("source = \"file\"\npath = {path:?}");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    // Nobody reads what is told: the garbage is counted all the same.
+    let output = place.route(&route, "").stderr(closed.try_clone().unwrap()).output().unwrap();
+    assert_eq!((output.status.code(), &counters(&output)["delivered"]), (Some(1), &500.into()));
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+    let output = place.route(&route, "").stderr(full()).output().unwrap();
+    assert_eq!((output.status.code(), &counters(&output)["accepted"]), (Some(1), &500.into()));
+    // A result that cannot be said: with words when the disk is full, without when the reader has gone.
+    fs::write(&path, lines(&sent)).unwrap();
+    let output = place.route(&route, "").stdout(full()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("standard output: ") && !said.contains("panicked"), "{said}");
+    let output = place.route(&route, "").stdout(closed).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(!said.contains("fencepost: ") && !said.contains("panicked"), "{said}");
+}
+
+#[test]
 fn frames_go_to_the_topic_with_garbage_between_them() {
     let place = Place::new("frames");
     let sent = rows("veh", 500);
@@ -343,6 +372,94 @@ fn a_signal_drains_a_pipe_that_stays_open() {
     let counted = counters(&output);
     assert_eq!((&counted["ended"], &counted["delivered"]), (&"signal".into(), &2_000.into()));
     drop(stdin);
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
+#[test]
+fn a_signal_before_the_start_is_done_ends_at_once() {
+    let place = Place::new("early");
+    let path = place.path("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Nobody writes to it: opening it waits.
+    let mut child = place.route(&format!("source = \"file\"\npath = {path:?}"), "").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it waits for a writer");
+    signal(&child, "TERM");
+    assert_eq!(finish(child).status.signal(), Some(15));
+}
+
+#[test]
+fn a_hangup_drains() {
+    let place = Place::new("hangup");
+    let server = place.serve("source = \"tcp\"\nlisten = \"127.0.0.1:0\"", "");
+    signal(&server.child, "HUP");
+    let output = finish(server.child);
+    assert_eq!((output.status.code(), &counters(&output)["ended"]), (Some(0), &"signal".into()));
+}
+
+/// Memory far smaller than what comes.
+const SMALL: &str = "queue.capacity = 128\nsettle.window = 1024\ninflight.partition = 32\ninflight.total = 128\n\
+                     inflight.waiting = 64\n";
+
+#[test]
+fn what_a_pipe_gave_before_a_signal_is_delivered_or_counted() {
+    for limit in ["60s", "1s"] {
+        let place = Place::new(&format!("read-{limit}"));
+        let sent = rows("veh", 1_500);
+        let mut server = place.serve("", &format!("{SMALL}shutdown.limit = \"{limit}\""));
+        // With the short limit the broker is too slow for what was read.
+        let round_trip = if limit == "1s" { 3_000 } else { 0 };
+        place.mock.broker_round_trip_time(1, Duration::from_millis(round_trip)).unwrap();
+        let mut stdin = server.child.stdin.take().unwrap();
+        stdin.write_all(lines(&sent).as_bytes()).unwrap();
+        // Its blocks have room for all of it, and are read without delay.
+        std::thread::sleep(Duration::from_millis(500));
+        let (code_now, counted, said) = server.stop();
+        drop(stdin);
+        let count = |name: &str| counted[name].as_u64().unwrap();
+        assert_eq!(count("lines"), 1_500, "{counted}");
+        assert_eq!(count("accepted") + count("unoffered"), 1_500, "{counted}");
+        let (code, has_rest) = if limit == "1s" { (1, true) } else { (0, false) };
+        assert_eq!((code_now, count("unoffered") > 0), (Some(code), has_rest), "{counted}\n{said}");
+    }
+}
+
+#[test]
+fn a_stopped_file_that_is_resumed_ends_well_and_loses_nothing() {
+    let place = Place::new("stopped");
+    place.mock.broker_round_trip_time(1, Duration::from_millis(40)).unwrap();
+    let (path, state) = (place.path("rows.ndjson"), place.path("state"));
+    let sent = rows("veh", 20_000);
+    fs::write(&path, lines(&sent)).unwrap();
+    let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
+    let keys = format!("state.dir = {state:?}\nshutdown.limit = \"1s\"\n{SMALL}");
+    let server = place.serve(&route, &keys);
+    std::thread::sleep(Duration::from_millis(500));
+    let (code, counted, said) = server.stop();
+    // What is unsettled at the limit is a problem of its own.
+    assert!(counted["unoffered"].as_u64().unwrap() > 0, "{counted}");
+    assert_eq!(code == Some(0), counted["unsettled"] == 0, "{said}");
+    place.mock.broker_round_trip_time(1, Duration::ZERO).unwrap();
+    let output = place.route(&route, &format!("state.dir = {state:?}")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let verdict = place.verdict(&[&sent]);
+    assert_eq!((verdict.lost, verdict.distinct), (0, 20_000), "{verdict}");
+}
+
+#[test]
+fn a_pipe_that_does_not_wait_is_read_to_its_end() {
+    let place = Place::new("nonblocking");
+    let sent = rows("veh", 200);
+    let (router_end, mut ours) = UnixStream::pair().unwrap();
+    router_end.set_nonblocking(true).unwrap();
+    let child = place.route("", "").stdin(std::os::fd::OwnedFd::from(router_end)).spawn().unwrap();
+    for part in sent.chunks(100) {
+        std::thread::sleep(Duration::from_millis(300));
+        ours.write_all(lines(part).as_bytes()).unwrap();
+    }
+    drop(ours);
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_clean(&place.verdict(&[&sent]), sent.len());
 }
 
@@ -422,6 +539,47 @@ fn a_killed_run_goes_on_behind_its_last_settled_line() {
         "{}",
         text(&output.stderr)
     );
+}
+
+#[test]
+fn a_half_written_last_line_is_delivered_once_it_is_whole() {
+    let place = Place::new("half");
+    let (path, state) = (place.path("rows.ndjson"), place.path("state"));
+    let sent = rows("veh", 101);
+    let all = lines(&sent);
+    let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
+    let state_key = format!("state.dir = {state:?}\n");
+    fs::write(&path, &all[..all.len() - 20]).unwrap();
+    let output = place.route(&route, &state_key).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), &counters(&output)["delivered"]), (Some(0), &100.into()), "{said}");
+    assert!(said.contains("line 101: unfinished: "), "{said}");
+    assert_eq!(kept_line(&state), 100);
+    // The writer goes on, and cuts a line that is far too long.
+    let append = |text: &str| {
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    append(&all[all.len() - 20..]);
+    append(&"x".repeat(70_000));
+    let output = place.route(&route, &state_key).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &counters(&output)["delivered"]),
+        (Some(1), &1.into()),
+        "{}",
+        text(&output.stderr)
+    );
+    // Its end is no line of its own.
+    let more = rows("bus", 1);
+    append(&format!("{}\n{}", more[0].line(), lines(&more)));
+    let output = place.route(&route, &state_key).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &counters(&output)["delivered"]),
+        (Some(0), &1.into()),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(kept_line(&state), 103);
+    assert_clean(&place.verdict(&[&sent, &more]), 102);
 }
 
 #[test]
@@ -559,6 +717,8 @@ fn hostile_peers_hold_up_nobody_else() {
         let mut said = String::new();
         match peer.read_to_string(&mut said) {
             Ok(_) if said.contains("too_many_connections") => turned_away += 1,
+            // It was within for too long.
+            Ok(_) if said.contains("\"silent\"") => {}
             Ok(_) => panic!("closed without a word: {said:?}"),
             // Within: nobody has anything to say to it.
             Err(error) => assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}"),
@@ -597,6 +757,20 @@ fn hostile_peers_hold_up_nobody_else() {
     assert_eq!(count("delivered"), 4_000);
     let all = [first, second].concat();
     assert_clean(&place.verdict(&[&all]), all.len());
+}
+
+#[test]
+fn a_silent_peer_gives_its_place_to_another() {
+    let place = Place::new("silent");
+    let server =
+        place.serve("source = \"tcp\"\nlisten = \"127.0.0.1:0\"\nconnections_max = 1\nline_timeout = \"500ms\"", "");
+    let mut peer = TcpStream::connect(server.ready.split_whitespace().nth(2).unwrap()).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).unwrap();
+    assert!(said.contains("\"silent\"") && said.contains("route.line_timeout"), "{said}");
+    let (code, counted, _) = server.stop();
+    assert_eq!((code, &counted["cut"]), (Some(0), &1.into()));
 }
 
 #[test]
@@ -735,4 +909,16 @@ fn m4_check_names_the_missing_feature_or_path_and_no_secret() {
     let (code, said) = check(&place, "", "kafka.properties.\"ssl.ca.location\" = \"/nowhere/ca.pem\"");
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("ssl.ca.location = /nowhere/ca.pem"), "{said}");
+}
+
+#[test]
+fn where_refuses_what_no_router_takes() {
+    let find = |device: &str, partitions: &str, shards: &str| {
+        let arguments = ["where", device, "--partitions", partitions, "--shards", shards];
+        Command::new(env!("CARGO_BIN_EXE_fencepost")).args(arguments).output().unwrap().status.code()
+    };
+    assert_eq!(find(&"x".repeat(256), "4", "4"), Some(0));
+    assert_eq!(find(&"x".repeat(257), "4", "4"), Some(2));
+    assert_eq!(find("", "4", "4"), Some(2));
+    assert_eq!(find("veh-1", "3", "4"), Some(2));
 }

@@ -96,9 +96,9 @@ impl Demo {
         let outcome = stage.play(&asked, &signals, &mut live)?;
         live.clear();
         if self.json {
-            println!("{}", outcome.json());
+            say!("{}", outcome.json());
         } else {
-            print!("{}", outcome.text());
+            super::say::out(format_args!("{}", outcome.text()));
         }
         Ok(if outcome.is_good() { Exit::Done } else { Exit::Wrong })
     }
@@ -170,7 +170,7 @@ impl Stage {
         let (router, _) = Router::start(&config)?;
         // The mock cannot say what its topic's limit is, and no record of the demo comes near one.
         for warning in router.warnings().iter().filter(|warning| !warning.contains("max.message.bytes")) {
-            eprintln!("fencepost: {warning}");
+            tell!("fencepost: {warning}");
         }
         let (plant, seen) = (demo.plant, Arc::clone(&inspection));
         Ok(Stage {

@@ -1,6 +1,9 @@
 //! The command line: a table of contents. Each command is a file of its own that translates words into calls of the
 //! engine and its answers into lines a person, or a script with `--json`, can read.
 
+#[macro_use]
+mod say;
+
 mod bench;
 mod check;
 mod demo;
@@ -16,7 +19,7 @@ use clap::{Parser, Subcommand};
 
 /// Delivers geofence triggers to Apache Kafka: in order per device, deduplicated, nothing lost in silence.
 ///
-/// Exit codes: 0 done, 1 the thing checked is wrong, 2 usage or configuration, 3 something is not available.
+/// Exit codes: 0 done, 1 the thing checked is wrong, 2 usage or configuration, 3 something is not available, standard output included.
 #[derive(Parser)]
 #[command(name = "fencepost", version, max_term_width = 100)]
 pub struct Cli {
@@ -88,13 +91,17 @@ impl Cli {
     /// [`CliError`], to be printed; its [`CliError::exit`] is the exit code.
     pub fn run(self) -> Result<Exit, CliError> {
         start_log();
-        match self.command {
+        let exit = match self.command {
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run(),
             Command::Route(route) => route.run(),
             Command::Where(whereis) => whereis.run(),
             Command::Check(check) => check.run(),
             Command::Spill(spill) => spill.run(),
+        }?;
+        match say::unsaid() {
+            Some(why) if exit == Exit::Done => Err(CliError::Unavailable(why)),
+            _ => Ok(exit),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Signals: the first `SIGTERM` or `SIGINT` asks a command to drain, a second one ends it at once.
+//! Signals: the first `SIGTERM`, `SIGINT` or `SIGHUP` asks a command to drain, a second one ends it at once.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// Listens from now on.
+    /// Listens from now on; before, a signal ends the process as the system does it.
     ///
     /// # Errors
     /// When the system refuses the handlers.
     pub fn listen() -> std::io::Result<Signals> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             // Registered first, so that it sees the flag as it was before: only a second signal ends the process.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
             signal_hook::flag::register(signal, Arc::clone(&asked))?;

@@ -51,9 +51,9 @@ impl Verify {
             _ => CliError::Unavailable(error.to_string()),
         })?;
         if self.json {
-            println!("{}", as_json(&recovery, &partitions));
+            say!("{}", as_json(&recovery, &partitions));
         } else {
-            print!("{}", as_text(&recovery, &partitions));
+            super::say::out(format_args!("{}", as_text(&recovery, &partitions)));
         }
         Ok(if recovery.is_whole() { Exit::Done } else { Exit::Wrong })
     }

@@ -10,6 +10,9 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The longest name that a trigger's device may have.
+const DEVICE_BYTES_MAX: usize = 256;
+
 /// Prints the partition, the shard and the key hash of devices.
 ///
 /// The partition is the one every Kafka client with the Java default partitioner computes for the same key. The number
@@ -44,6 +47,14 @@ impl Where {
                 ));
             }
         };
+        if partitions < u32::from(self.shards) {
+            let shards = self.shards;
+            return Err(CliError::Usage(format!("{shards} shards need as many partitions, there are {partitions}")));
+        }
+        if let Some(device) = self.devices.iter().find(|device| !(1..=DEVICE_BYTES_MAX).contains(&device.len())) {
+            let len = device.len();
+            return Err(CliError::Usage(format!("a device has 1 to {DEVICE_BYTES_MAX} bytes, one given has {len}")));
+        }
         let found: Vec<_> = self
             .devices
             .iter()
@@ -59,11 +70,11 @@ impl Where {
                     json!({"device_id": device, "partition": partition.0, "shard": shard.0, "key_hash": format!("{hash:08x}")})
                 })
                 .collect();
-            println!("{}", json!({"partitions": partitions, "shards": self.shards, "devices": rows}));
+            say!("{}", json!({"partitions": partitions, "shards": self.shards, "devices": rows}));
         } else {
-            println!("partition  shard  key hash  device   (of {partitions} partitions, {} shards)", self.shards);
+            say!("partition  shard  key hash  device   (of {partitions} partitions, {} shards)", self.shards);
             for (device, partition, shard, hash) in found {
-                println!("{:>9}  {:>5}  {hash:08x}  {}", partition.0, shard.0, device.escape_debug());
+                say!("{:>9}  {:>5}  {hash:08x}  {}", partition.0, shard.0, device.escape_debug());
             }
         }
         Ok(Exit::Done)

@@ -433,7 +433,7 @@ pub(super) static KEYS: &[Key] = &[
         rule: "a peer must not make the router grow",
         |config| whole(config.route.connections_max as u64)),
     key!("route.line_timeout", Kind::Span(ROUTE_LINE_TIMEOUT),
-        "How long a peer of a socket source may leave a line or frame unfinished; then its connection is closed.",
+        "How long a peer of a socket source may leave a line or frame unfinished, or send nothing at all after connecting; then its connection is closed.",
         fix: "take more than the slowest peer needs for one line; 30s is a good start",
         rule: "a peer that hangs must not keep a connection from the others",
         |config| Value::Span(config.route.line_timeout)),

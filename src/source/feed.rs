@@ -91,6 +91,10 @@ pub struct Feed {
     /// Lines before the first byte.
     first_lines: u64,
     is_ended: bool,
+    /// A last line without its end that is no trigger stays untaken: its writer is not done.
+    leaves_unfinished: bool,
+    /// It was found, and parsing may have changed its bytes.
+    is_left: bool,
 }
 
 impl Feed {
@@ -113,6 +117,8 @@ impl Feed {
             known: 0,
             first_lines: 0,
             is_ended: false,
+            leaves_unfinished: false,
+            is_left: false,
         }
     }
 
@@ -121,6 +127,26 @@ impl Feed {
     pub fn starting_at(mut self, start: Position, known: u64) -> Feed {
         (self.position, self.first_lines, self.known) = (start, start.lines, known);
         self
+    }
+
+    /// For a source that is read again later: where it ends within a line or frame, that one is not taken. A line that
+    /// lacks only its newline is a trigger, and is taken.
+    #[must_use]
+    pub fn leaving_unfinished(mut self) -> Feed {
+        self.leaves_unfinished = true;
+        self
+    }
+
+    /// Whether the source ended within a line or frame that was left for later.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.leaves_unfinished && self.is_ended && self.start < self.end
+    }
+
+    /// Whether [`Feed::position`] lies between two lines or frames, not in the midst of one that is too long.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        self.skip == Skip::Nothing
     }
 
     /// Reads once, and returns how many bytes came; 0 is the source's end. To be called when [`Feed::batch`] has
@@ -198,10 +224,14 @@ impl Feed {
         let mut rest = &mut self.buffer[self.start..self.end];
         let whole = rest.len();
         let mut lines = self.position.lines;
-        while batch.len < BATCH && faults.len() < FAULTS {
+        let mut left = 0;
+        while !self.is_left && batch.len < BATCH && faults.len() < FAULTS {
             let cut = match self.format {
                 Format::Ndjson => cut_line(rest, self.line_bytes_max, self.is_ended, &mut self.skip),
-                Format::Frames => cut_frame(rest, self.line_bytes_max, self.is_ended, &mut self.skip),
+                Format::Frames => {
+                    let is_last = self.is_ended && !self.leaves_unfinished;
+                    cut_frame(rest, self.line_bytes_max, is_last, &mut self.skip)
+                }
             };
             match cut {
                 Cut::Nothing => break,
@@ -221,18 +251,22 @@ impl Feed {
                         continue;
                     }
                     let trigger = match self.format {
-                        Format::Ndjson if is_blank(item) => continue,
+                        Format::Ndjson if is_blank(item) && (after > 0 || !self.leaves_unfinished) => continue,
                         Format::Ndjson => ndjson::parse(item).map_err(Fault::from),
                         Format::Frames => frames::parse(item).map_err(Fault::from),
                     };
                     match trigger {
                         Ok(trigger) => batch.push(trigger, lines),
+                        Err(_) if self.leaves_unfinished && self.format == Format::Ndjson && after == 0 => {
+                            (self.is_left, left) = (true, len);
+                            lines -= 1;
+                        }
                         Err(fault) => faults.push((lines, fault)),
                     }
                 }
             }
         }
-        let taken = whole - rest.len();
+        let taken = whole - rest.len() - left;
         self.start += taken;
         self.position.lines = lines;
         self.position.offset += taken as u64;

@@ -339,6 +339,45 @@ fn an_earlier_runs_lines_are_counted_and_not_looked_at() {
 }
 
 #[test]
+fn an_unfinished_last_line_is_left_for_later() {
+    let position_after = |format, bytes: &[u8]| {
+        let mut feed = Feed::new(format, LINE_BYTES_MAX, 1_024).leaving_unfinished();
+        let (mut rest, mut count) = (bytes, 0);
+        loop {
+            let is_over = feed.fill(&mut rest).unwrap() == 0;
+            loop {
+                let (mut batch, mut faults) = (Batch::new(), Vec::new());
+                if !feed.batch(&mut batch, &mut faults) {
+                    break;
+                }
+                count += batch.triggers().len();
+                assert_eq!(faults, [], "{bytes:?}");
+            }
+            if is_over {
+                return (count, feed.position(), feed.has_left());
+            }
+        }
+    };
+    let whole = format!("{USUAL}\n{USUAL}");
+    let first = Position { lines: 1, offset: USUAL.len() as u64 + 1 };
+    for len in USUAL.len() + 2..whole.len() {
+        assert_eq!(position_after(Format::Ndjson, &whole.as_bytes()[..len]), (1, first, true), "{len}");
+    }
+    let escaped = format!("{USUAL}\n{{\"device_id\":\"\\u0041\\\\");
+    assert_eq!(position_after(Format::Ndjson, escaped.as_bytes()), (1, first, true));
+    assert_eq!(position_after(Format::Ndjson, format!("{USUAL}\n  ").as_bytes()), (1, first, true));
+    // Only its newline is missing.
+    let all = Position { lines: 2, offset: whole.len() as u64 };
+    assert_eq!(position_after(Format::Ndjson, whole.as_bytes()), (2, all, false));
+    let frame = framed(b"\x08\x01\x12\x01d\x1a\x01f\x20\x01\x28\x01");
+    let two = [&frame[..], &frame].concat();
+    for len in frame.len() + 1..two.len() {
+        let first = Position { lines: 1, offset: frame.len() as u64 };
+        assert_eq!(position_after(Format::Frames, &two[..len]), (1, first, true), "{len}");
+    }
+}
+
+#[test]
 fn the_first_line_may_be_for_somebody_else() {
     let mut feed = Feed::new(Format::Ndjson, LINE_BYTES_MAX, 1_024);
     feed.fill(&mut &b"{\"acks\""[..]).unwrap();

@@ -53,7 +53,7 @@ pub(super) fn serve() -> Result<Exit, CliError> {
     let refused = |error| CliError::Unavailable(format!("the mock brokers did not start: {error}"));
     let mock = MockCluster::new(3).map_err(refused)?;
     mock.create_topic(TOPIC, PARTITIONS as i32, 1).map_err(refused)?;
-    println!("{}", mock.bootstrap_servers());
+    say!("{}", mock.bootstrap_servers());
     let ended = std::io::stdin().read_to_end(&mut Vec::new());
     ended.map_err(|error| CliError::Unavailable(format!("the mock brokers' input: {error}")))?;
     Ok(Exit::Done)

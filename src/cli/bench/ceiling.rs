@@ -34,7 +34,7 @@ impl Ceiling {
             }
             if !self.common.json && elapsed >= shown + Duration::from_secs(1) {
                 shown = elapsed;
-                eprintln!("  {:>4} s  {:>12} acknowledged", elapsed.as_secs(), grouped(acked));
+                tell!("  {:>4} s  {:>12} acknowledged", elapsed.as_secs(), grouped(acked));
             }
         })?;
         let at_end = process::memory()?;
@@ -51,18 +51,18 @@ impl Ceiling {
                 "memory_planned_bytes": planned, "memory_start_bytes": at_start, "memory_halfway_bytes": halfway,
                 "memory_end_bytes": at_end, "memory_is_flat": is_flat, "adds_up": adds_up, "counts": report.counts,
             });
-            println!("{result}");
+            say!("{result}");
         } else {
-            println!(
+            say!(
                 "{} triggers in {} s on {}, {} partitions",
                 grouped(taken),
                 self.common.seconds,
                 ground.brokers,
                 ground.partitions
             );
-            println!("  rate     {:>12}/s acknowledged", grouped(result.rate as u64));
-            println!("  CPU      {:>12.0} ns a trigger, all threads of this process", result.cpu_ns);
-            println!(
+            say!("  rate     {:>12}/s acknowledged", grouped(result.rate as u64));
+            say!("  CPU      {:>12.0} ns a trigger, all threads of this process", result.cpu_ns);
+            say!(
                 "  memory   {} at the start, {} half way, {} at the end: {}",
                 bytes(at_start),
                 bytes(halfway),
@@ -70,7 +70,7 @@ impl Ceiling {
                 if is_flat { "flat" } else { "it grew" }
             );
             for (name, stage) in report.stages.named() {
-                println!(
+                say!(
                     "  {name:<8} P50 {:>8}  P99 {:>8}  max {:>8}",
                     span(stage.quantile(0.5)),
                     span(stage.quantile(0.99)),

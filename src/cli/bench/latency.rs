@@ -63,7 +63,7 @@ impl E2e {
                 router = self.router_turn(&ground, &load)?;
             }
             for (name, turn) in [("fencepost", &router), ("raw", &raw)] {
-                eprintln!(
+                tell!(
                     "  {:>2}  {name:<9}  {}  loop late {}",
                     pair + 1,
                     quantiles_text(&turn.ack),
@@ -163,24 +163,28 @@ impl E2e {
                 "cpu_ns": { "fencepost": spread(&|turn| turn.0.cpu_ns), "raw": spread(&|turn| turn.1.cpu_ns) },
                 "shed": turns.iter().map(|(router, _)| router.shed).sum::<u64>(),
             });
-            println!("{result}");
+            say!("{result}");
             return;
         }
-        println!(
+        say!(
             "{}/s for {} s on {} with {} partitions, {} pairs; submit to acknowledged, medians of the turns",
-            self.rate, self.common.seconds, ground.brokers, ground.partitions, self.pairs
+            self.rate,
+            self.common.seconds,
+            ground.brokers,
+            ground.partitions,
+            self.pairs
         );
         let medians =
             |of: &dyn Fn(&(Turn, Turn), usize) -> f64| [0, 1, 2, 3].map(|at| spread(&|turn| of(turn, at)).median);
-        println!("  fencepost  {}", quantiles_text(&medians(&|turn, at| turn.0.ack[at])));
-        println!("  raw        {}", quantiles_text(&medians(&|turn, at| turn.1.ack[at])));
+        say!("  fencepost  {}", quantiles_text(&medians(&|turn, at| turn.0.ack[at])));
+        say!("  raw        {}", quantiles_text(&medians(&|turn, at| turn.1.ack[at])));
         let ratio = spread(&|turn| turn.0.ack[2] / turn.1.ack[2]);
-        println!("  P99 of raw's: {:.2} ({:.2} to {:.2})", ratio.median, ratio.low, ratio.high);
+        say!("  P99 of raw's: {:.2} ({:.2} to {:.2})", ratio.median, ratio.low, ratio.high);
         if let Some(all) = to_consumer {
-            println!("  consumer   {}", quantiles_text(&all.map(|spread| spread.median)));
+            say!("  consumer   {}", quantiles_text(&all.map(|spread| spread.median)));
         }
         let (ours, theirs) = (spread(&|turn| turn.0.cpu_ns), spread(&|turn| turn.1.cpu_ns));
-        println!("  CPU        {:.0} ns a trigger, raw {:.0} ns", ours.median, theirs.median);
+        say!("  CPU        {:.0} ns a trigger, raw {:.0} ns", ours.median, theirs.median);
     }
 }
 

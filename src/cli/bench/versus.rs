@@ -36,7 +36,7 @@ impl Versus {
             let mut turn = [None; 3];
             for name in &names {
                 let flood = take_turn(name, &ground, &load, span)?;
-                eprintln!("  {pair:>2}  {name:<9}  {:>9}/s  {:>6.0} ns CPU", grouped(flood.rate as u64), flood.cpu_ns);
+                tell!("  {pair:>2}  {name:<9}  {:>9}/s  {:>6.0} ns CPU", grouped(flood.rate as u64), flood.cpu_ns);
                 turn[place(name)] = Some(flood);
             }
             names.reverse();
@@ -73,20 +73,23 @@ impl Versus {
                 "bench": "vs-librdkafka", "brokers": ground.brokers, "partitions": ground.partitions,
                 "seconds": self.common.seconds, "pairs": self.pairs, "rows": rows,
             });
-            println!("{head}");
+            say!("{head}");
             return;
         }
-        println!(
+        say!(
             "{} pairs of {} s on {} with {} partitions; medians, and the middle half of the turns",
-            self.pairs, self.common.seconds, ground.brokers, ground.partitions
+            self.pairs,
+            self.common.seconds,
+            ground.brokers,
+            ground.partitions
         );
-        println!("             records/s                          of raw              CPU each   of raw");
+        say!("             records/s                          of raw              CPU each   of raw");
         for name in NAMES {
             let (Some(rates), Some(cpus)) = (of(name, rate), of(name, cpu)) else { continue };
             let (Some(rate_ratio), Some(cpu_ratio)) = (ratio(name, "raw", rate), ratio(name, "raw", cpu)) else {
                 continue;
             };
-            println!(
+            say!(
                 "{name:<10}  {:>9} ({:>9} to {:>9})  {:.2} ({:.2} to {:.2})  {:>6.0} ns  {:.2}",
                 grouped(rates.median as u64),
                 grouped(rates.low as u64),

@@ -16,17 +16,19 @@ pub(super) struct Closing<'a> {
     pub(super) took: Duration,
     pub(super) tally: &'a Tally,
     pub(super) is_socket: bool,
+    /// What was read and not taken is still where it came from: the peer, or the file, which is read again.
+    pub(super) is_remembered: bool,
 }
 
 impl Closing<'_> {
     pub(super) fn print(&self, as_json: bool) {
         if as_json {
-            println!("{}", self.as_json());
+            say!("{}", self.as_json());
         } else {
             self.print_table();
         }
         for problem in self.problems() {
-            eprintln!("{problem}");
+            tell!("{problem}");
         }
     }
 
@@ -48,7 +50,10 @@ impl Closing<'_> {
             (refused(Tally::get(&self.tally.rejected)), "triggers were rejected: they break a rule"),
             (counts.failed, "triggers failed: nothing durable would take them"),
             (counts.unsettled(), "triggers are unsettled: accepted, and not known to be delivered"),
-            (Tally::get(&self.tally.unoffered), "triggers were read and not taken before the stop"),
+            (
+                if self.is_remembered { 0 } else { Tally::get(&self.tally.unoffered) },
+                "triggers were read and not taken before the stop",
+            ),
         ];
         let mut problems: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
@@ -108,7 +113,7 @@ impl Closing<'_> {
             Ended::BySignal => "stopped by a signal",
             Ended::Broken(_) => "broken off",
         };
-        println!("{}: {ended} after {:.2} s", self.name, self.took.as_secs_f64());
+        say!("{}: {ended} after {:.2} s", self.name, self.took.as_secs_f64());
         let bytes = Tally::get(&tally.bytes);
         let mut rows = vec![
             ("lines", Tally::get(&tally.lines), format!("{bytes} bytes, {:.0} lines/s", self.rate())),
@@ -119,6 +124,7 @@ impl Closing<'_> {
             ("deduplicated", counts.deduplicated, "repeats of such".into()),
             ("failed", counts.failed, "nothing durable would take them".into()),
             ("unsettled", counts.unsettled(), "not known to be delivered".into()),
+            ("unoffered", Tally::get(&tally.unoffered), "read, and not taken before the stop".into()),
         ];
         if self.is_socket {
             let (away, cut) = (Tally::get(&tally.turned_away), Tally::get(&tally.cut));
@@ -126,7 +132,7 @@ impl Closing<'_> {
             rows.push(("connections", connections, format!("{away} more turned away, {cut} cut from this side")));
         }
         for (name, count, about) in rows {
-            println!("{name:>12}  {count:>12}  {about}");
+            say!("{name:>12}  {count:>12}  {about}");
         }
     }
 }

@@ -135,6 +135,7 @@ pub(super) fn serve(number: u64, stream: Stream, mut feed: Feed, mut pump: Pump<
 fn converse(peer: &mut Peer<'_>, feed: &mut Feed, pump: &mut Pump<'_>, line_timeout: Duration) {
     let mut wait = Duration::ZERO;
     let mut unfinished: Option<(u64, Instant)> = None;
+    let (connected, mut has_spoken) = (Instant::now(), false);
     while !peer.is_over() {
         let wanted = if peer.wants_acks && !pump.is_settled() { READ_WAIT_ACKS } else { READ_WAIT };
         if wait != wanted {
@@ -144,7 +145,10 @@ fn converse(peer: &mut Peer<'_>, feed: &mut Feed, pump: &mut Pump<'_>, line_time
             wait = wanted;
         }
         let is_at_end = match feed.fill(&mut peer.stream) {
-            Ok(count) => count == 0,
+            Ok(count) => {
+                has_spoken = true;
+                count == 0
+            }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 pump.look_after(peer);
                 false
@@ -162,6 +166,14 @@ fn converse(peer: &mut Peer<'_>, feed: &mut Feed, pump: &mut Pump<'_>, line_time
         }
         if is_at_end {
             return;
+        }
+        // Whoever has sent nothing at all loses nothing by it, and holds a place that others want.
+        if !has_spoken && connected.elapsed() > line_timeout {
+            let why = format!(
+                "nothing was sent within {line_timeout:?} (route.line_timeout); connect again with something to send"
+            );
+            peer.answer(&json!({"error": "silent", "message": why}));
+            return peer.cut_off(why);
         }
         let lines = feed.position().lines;
         unfinished = match unfinished {
@@ -248,7 +260,7 @@ impl Host for Peer<'_> {
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         self.cut.is_some() || self.signals.asked_to_stop()
     }
 }

@@ -1,7 +1,7 @@
 //! The peers of a unix socket or of a TCP port: a thread and an ingress for each, so that none waits for another.
 
 use super::connection::{self, Stream};
-use super::pump::{Pump, Tally};
+use super::pump::{Deadline, Pump, Tally};
 use super::{Ended, Outcome, Setup, format_of};
 use crate::cli::CliError;
 use crate::source::{Feed, Position, Trail};
@@ -184,12 +184,13 @@ pub(super) fn route(listener: Listener, setup: &Setup<'_>) -> Outcome {
         };
         // Nobody new finds the door; those inside drain within the limit.
         drop(listener);
-        let draining_since = Instant::now();
+        let mut deadline = Deadline::new(setup.shutdown_limit);
+        deadline.left();
         while !open.is_empty() {
             reap(&mut open);
             std::thread::sleep(LOOK_INTERVAL);
         }
-        Outcome { ended, draining_since, resumed_after: None }
+        Outcome { ended, deadline, resumed_after: None }
     })
 }
 

@@ -19,7 +19,7 @@ use crate::engine::Router;
 use crate::source::Format;
 use clap::Args;
 use closing::Closing;
-use pump::Tally;
+use pump::{Deadline, Tally};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -32,9 +32,10 @@ use std::time::Instant;
 /// A peer of a socket gets a line for each of its lines that is refused: {"line":12,"error":"malformed","message":"…"}.
 /// When its first line is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines settle.
 ///
-/// SIGTERM and SIGINT stop the reading and drain; a second one ends at once. Exit codes: 0 everything was delivered; 1
-/// something was malformed, rejected, failed or is unsettled (of a socket's lines, only the latter two count: its peers
-/// know of the others); 2 the configuration; 3 the source or the broker is not available.
+/// SIGTERM, SIGINT and SIGHUP stop the reading and drain; a second one, or one before the start is done, ends at once. Exit codes: 0 everything was delivered; 1
+/// something was malformed, rejected, failed, is unsettled, or was read and not taken before a stop (of a socket's lines,
+/// only what failed or is unsettled counts: its peers know of the others; with route.resume, what was not taken is no loss:
+/// the next run reads it); 2 the configuration; 3 the source or the broker is not available.
 #[derive(Args)]
 pub struct Route {
     /// The configuration file.
@@ -66,16 +67,17 @@ impl Route {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         let config = self.configuration()?;
         let limits = config.limits()?;
-        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         let intake = Intake::open(&config)?;
         let (router, readiness) = Router::start(&config)?;
+        // Until here nothing was accepted, and opening may wait for ever: a signal ended the process at once.
+        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         for warning in router.warnings() {
-            eprintln!("warning: {warning}");
+            tell!("warning: {warning}");
         }
         let name = intake.name();
-        eprintln!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
+        tell!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
         if readiness.is_cold {
-            eprintln!("warning: the broker is away; what comes in waits until it is back");
+            tell!("warning: the broker is away; what comes in waits until it is back");
         }
         let tally = Tally::default();
         let began = Instant::now();
@@ -85,10 +87,12 @@ impl Route {
             Intake::Stream(opened) => stream::route(opened, &setup)?,
             Intake::Listener(listener) => listen::route(listener, &setup),
         };
-        let Outcome { ended, draining_since, resumed_after } = outcome;
-        let report = router.shutdown(shutdown_limit.saturating_sub(draining_since.elapsed()));
+        let Outcome { ended, mut deadline, resumed_after } = outcome;
+        let report = router.shutdown(deadline.left());
         let is_socket = matches!(config.route.source, Some(RouteSource::Unix | RouteSource::Tcp));
-        let closing = Closing { name, ended, resumed_after, report, took: began.elapsed(), tally: &tally, is_socket };
+        let is_remembered = is_socket || config.route.source == Some(RouteSource::File) && config.route.resume;
+        let took = began.elapsed();
+        let closing = Closing { name, ended, resumed_after, report, took, tally: &tally, is_socket, is_remembered };
         closing.print(self.json);
         Ok(closing.exit())
     }
@@ -121,8 +125,8 @@ struct Setup<'a> {
 /// What a source left when it ended.
 struct Outcome {
     ended: Ended,
-    /// The limit of a stop counts from here.
-    draining_since: Instant,
+    /// What the stop has left of its limit.
+    deadline: Deadline,
     /// The line after which a file went on.
     resumed_after: Option<u64>,
 }

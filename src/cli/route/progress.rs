@@ -1,8 +1,9 @@
 //! What a person sees on standard error while a source is routed: the lines that are refused, and how far it is.
 
 use super::pump::Tally;
+use crate::cli::say;
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 /// Refused lines that are named within a second; more are counted.
@@ -55,13 +56,13 @@ impl<'a> Progress<'a> {
         }
         self.named += 1;
         self.clear();
-        eprintln!("line {line}: {code}: {why}");
+        tell!("line {line}: {code}: {why}");
     }
 
     fn tell_unnamed(&mut self) {
         if self.unnamed > 0 {
             self.clear();
-            eprintln!("and {} lines more, not named; the closing report counts them", self.unnamed);
+            tell!("and {} lines more, not named; the closing report counts them", self.unnamed);
             self.unnamed = 0;
         }
     }
@@ -84,11 +85,9 @@ impl<'a> Progress<'a> {
         let text =
             format!("{:>6.1} s  {lines} lines{share}, {rate:.0} lines/s{refused}", self.began.elapsed().as_secs_f64());
         if self.is_terminal {
-            eprint!("\r{text}\x1b[K");
-            // A terminal that takes nothing more is no reason to stop routing.
-            let _ = stderr().flush();
+            say::err(format_args!("\r{text}\x1b[K"));
         } else {
-            eprintln!("{text}");
+            tell!("{text}");
         }
     }
 
@@ -100,7 +99,7 @@ impl<'a> Progress<'a> {
 
     fn clear(&self) {
         if self.is_terminal {
-            eprint!("\r\x1b[K");
+            say::err(format_args!("\r\x1b[K"));
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) trait Host {
     /// Called once, last: as [`Host::tick`].
     fn end(&mut self, settled: u64, trail: &Trail);
     /// Whether to stop offering.
-    fn is_over(&self) -> bool;
+    fn is_over(&mut self) -> bool;
 }
 
 /// Why the pump stopped, if it did.
@@ -87,7 +87,9 @@ impl<'a> Pump<'a> {
             let (before, fresh_before) = (feed.position(), feed.fresh_lines());
             let mut batch = Batch::new();
             if !feed.batch(&mut batch, &mut self.faults) {
-                self.trail.mark(feed.position());
+                if feed.is_between() {
+                    self.trail.mark(feed.position());
+                }
                 return Went::On;
             }
             Tally::add(&self.tally.malformed, self.faults.len() as u64);
@@ -103,6 +105,31 @@ impl<'a> Pump<'a> {
             }
             self.trail.seen(after);
             self.look_after(host);
+        }
+    }
+
+    /// Counts what the feed still holds and nobody will offer any more.
+    pub(super) fn leave(&mut self, feed: &mut Feed) {
+        loop {
+            let (before, fresh_before) = (feed.position(), feed.fresh_lines());
+            let mut batch = Batch::new();
+            if !feed.batch(&mut batch, &mut self.faults) {
+                return;
+            }
+            Tally::add(&self.tally.unoffered, batch.triggers().len() as u64);
+            Tally::add(&self.tally.malformed, self.faults.len() as u64);
+            self.faults.clear();
+            Tally::add(&self.tally.lines, feed.fresh_lines() - fresh_before);
+            Tally::add(&self.tally.bytes, feed.position().offset - before.offset);
+        }
+    }
+
+    /// The same for bytes that were read and are not in the feed yet.
+    pub(super) fn leave_all(&mut self, feed: &mut Feed, mut rest: &[u8]) {
+        self.leave(feed);
+        // Reading from memory does not fail.
+        while !rest.is_empty() && feed.fill(&mut rest).is_ok() {
+            self.leave(feed);
         }
     }
 
@@ -174,6 +201,7 @@ impl<'a> Pump<'a> {
 }
 
 /// A limit that begins to run when it is first asked about.
+#[derive(Clone, Copy)]
 pub(super) struct Deadline {
     limit: Duration,
     until: Option<Instant>,
@@ -185,7 +213,12 @@ impl Deadline {
     }
 
     pub(super) fn has_passed(&mut self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// How much of it is left.
+    pub(super) fn left(&mut self) -> Duration {
         let now = Instant::now();
-        now >= *self.until.get_or_insert(now + self.limit)
+        self.until.get_or_insert(now + self.limit).saturating_duration_since(now)
     }
 }

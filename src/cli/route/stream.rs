@@ -2,7 +2,7 @@
 //! ever and a signal must be heard meanwhile.
 
 use super::progress::Progress;
-use super::pump::{Deadline, Host, Pump, Went};
+use super::pump::{Deadline, Host, Pump, Tally, Went};
 use super::resume::Resume;
 use super::{Ended, Outcome, Setup, format_of};
 use crate::cli::CliError;
@@ -13,8 +13,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes read at once: about 2,500 rows, which the second-level cache holds.
 const BLOCK_BYTES: usize = 256 * 1_024;
@@ -22,6 +24,8 @@ const BLOCK_BYTES: usize = 256 * 1_024;
 const PIPE_WAIT: Duration = Duration::from_millis(50);
 /// Blocks of a pipe on their way.
 const PIPE_BLOCKS: usize = 3;
+/// Between two reads of a pipe that does not wait and had nothing.
+const NOTHING_YET: Duration = Duration::from_millis(2);
 
 /// A stream that can be read.
 pub(super) struct Opened {
@@ -86,29 +90,46 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
     let trail = Trail::new(start, setup.config.settle.window);
     let mut pump = Pump::new(setup.router, ingress, trail, setup.tally);
     let mut feed = Feed::new(format_of(setup.config), route.line_bytes_max, BLOCK_BYTES).starting_at(start, known);
+    if resume.is_some() {
+        feed = feed.leaving_unfinished();
+    }
     let resumed_after = (known > 0).then_some(known);
     if let Some(line) = resumed_after {
-        eprintln!("going on after line {line}, which is settled");
+        tell!("going on after line {line}, which is settled");
     }
     let progress = Progress::new(setup.tally, size, start.offset);
-    let mut host = Console { signals: setup.signals, progress, resume, is_draining: false, last: known };
+    let deadline = Deadline::new(setup.shutdown_limit);
+    let mut host = Console { signals: setup.signals, progress, resume, deadline, last: known };
+    let mut aside = None;
     let ended = if opened.is_regular {
         from_file(&mut file, &mut feed, &mut pump, &mut host)
     } else {
-        from_pipe(file, &mut feed, &mut pump, &mut host)
+        match Aside::start(file) {
+            Ok(started) => from_pipe(aside.insert(started), &mut feed, &mut pump, &mut host),
+            Err(error) => broken(&error, &feed),
+        }
     };
-    host.is_draining = true;
-    let draining_since = Instant::now();
-    let mut deadline = Deadline::new(setup.shutdown_limit);
+    pump.leave(&mut feed);
+    if feed.has_left() {
+        let why = "the file ends within it; it counts as not read, and the next run looks at it again";
+        host.refused(feed.position().lines + 1, "unfinished", &why);
+    }
+    let mut deadline = host.deadline;
     pump.drain(&mut host, || deadline.has_passed());
     pump.end(&mut host);
+    if let Some(aside) = &aside {
+        aside.leave(&mut feed, &mut pump);
+        // A line that was begun: nobody reads its end.
+        let is_cut = matches!(ended, Ended::BySignal) && feed.untaken() > 0;
+        Tally::add(&setup.tally.unoffered, u64::from(is_cut));
+    }
     host.progress.end();
-    Ok(Outcome { ended, draining_since, resumed_after })
+    Ok(Outcome { ended, deadline, resumed_after })
 }
 
 fn from_file(file: &mut File, feed: &mut Feed, pump: &mut Pump<'_>, host: &mut Console<'_>) -> Ended {
     loop {
-        if host.is_over() {
+        if host.is_stopping() {
             return Ended::BySignal;
         }
         let count = match feed.fill(file) {
@@ -129,18 +150,20 @@ fn broken(error: &io::Error, feed: &Feed) -> Ended {
     Ended::Broken(format!("reading the source failed behind line {}: {error}", feed.position().lines))
 }
 
-fn from_pipe(file: File, feed: &mut Feed, pump: &mut Pump<'_>, host: &mut Console<'_>) -> Ended {
-    let (blocks, empties) = match read_aside(file) {
-        Ok(channels) => channels,
-        Err(error) => return broken(&error, feed),
-    };
+fn from_pipe(aside: &Aside, feed: &mut Feed, pump: &mut Pump<'_>, host: &mut Console<'_>) -> Ended {
     loop {
-        if host.is_over() {
-            return Ended::BySignal;
+        if host.is_stopping() {
+            // `Relaxed`: a wish; a block that is read all the same is offered or counted.
+            aside.is_stopping.store(true, Ordering::Relaxed);
+            if host.is_over() {
+                return Ended::BySignal;
+            }
         }
-        let block = match blocks.recv_timeout(PIPE_WAIT) {
+        let block = match aside.full.recv_timeout(PIPE_WAIT) {
             Ok(Ok(block)) => block,
             Ok(Err(error)) => return broken(&error, feed),
+            // What was read before the signal is offered. A read that still waits has nothing.
+            Err(_) if host.is_stopping() => return Ended::BySignal,
             Err(RecvTimeoutError::Timeout) => {
                 pump.look_after(host);
                 continue;
@@ -160,12 +183,17 @@ fn from_pipe(file: File, feed: &mut Feed, pump: &mut Pump<'_>, host: &mut Consol
                 Went::On if block.len == 0 => return Ended::AtTheEnd,
                 Went::On if rest.is_empty() => break,
                 Went::On => {}
-                Went::Over => return Ended::BySignal,
-                Went::Closed(why) => return Ended::Broken(why.to_string()),
+                went => {
+                    pump.leave_all(feed, rest);
+                    return match went {
+                        Went::Closed(why) => Ended::Broken(why.to_string()),
+                        Went::On | Went::Over => Ended::BySignal,
+                    };
+                }
             }
         }
         // The reader is gone only when it has said so, as the next block.
-        let _ = empties.send(block);
+        let _ = aside.empty.send(block);
     }
 }
 
@@ -175,35 +203,57 @@ struct Block {
     len: usize,
 }
 
-type Blocks = (Receiver<io::Result<Block>>, Sender<Block>);
-
 /// Reads on a thread of its own, into blocks that go round. The thread ends with its source, or with the process: a pipe
 /// that nobody writes to cannot be left in any other way.
-fn read_aside(mut file: File) -> io::Result<Blocks> {
-    let (full_in, full_out) = channel();
-    let (empty_in, empty_out) = channel::<Block>();
-    for _ in 0..PIPE_BLOCKS {
-        let block = Block { bytes: vec![0; BLOCK_BYTES].into_boxed_slice(), len: 0 };
-        // It is there: `empty_out` is below.
-        let _ = empty_in.send(block);
-    }
-    let read = move || {
-        for mut block in empty_out {
-            let answer = loop {
-                match file.read(&mut block.bytes) {
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    answer => break answer,
-                }
-            };
-            let is_over = !matches!(answer, Ok(1..));
-            let answer = answer.map(|len| Block { len, ..block });
-            if full_in.send(answer).is_err() || is_over {
-                return;
-            }
+struct Aside {
+    full: Receiver<io::Result<Block>>,
+    empty: Sender<Block>,
+    /// No further read is begun.
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Aside {
+    fn start(mut file: File) -> io::Result<Aside> {
+        let (full_in, full) = channel();
+        let (empty, empty_out) = channel::<Block>();
+        for _ in 0..PIPE_BLOCKS {
+            let block = Block { bytes: vec![0; BLOCK_BYTES].into_boxed_slice(), len: 0 };
+            // It is there: `empty_out` is below.
+            let _ = empty.send(block);
         }
-    };
-    std::thread::Builder::new().name("fencepost-read".into()).spawn(read)?;
-    Ok((full_out, empty_in))
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_stopping);
+        let read = move || {
+            for mut block in empty_out {
+                let answer = loop {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    match file.read(&mut block.bytes) {
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        // Whoever shares the other end made it so; it is no failure, there is nothing just now.
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(NOTHING_YET),
+                        answer => break answer,
+                    }
+                };
+                let is_over = !matches!(answer, Ok(1..));
+                let answer = answer.map(|len| Block { len, ..block });
+                if full_in.send(answer).is_err() || is_over {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("fencepost-read".into()).spawn(read)?;
+        Ok(Aside { full, empty, is_stopping })
+    }
+
+    /// Counts what was read and not offered. When the source has ended, there is none.
+    fn leave(&self, feed: &mut Feed, pump: &mut Pump<'_>) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        while let Ok(Ok(block)) = self.full.try_recv() {
+            pump.leave_all(feed, &block.bytes[..block.len]);
+        }
+    }
 }
 
 /// A person, or a log, on standard error.
@@ -211,8 +261,20 @@ struct Console<'a> {
     signals: &'a Signals,
     progress: Progress<'a>,
     resume: Option<Resume<'a>>,
-    is_draining: bool,
+    /// Of the stop; runs from the signal, or from the source's end.
+    deadline: Deadline,
     last: u64,
+}
+
+impl Console<'_> {
+    /// Whether to read no further. What was read may still be offered, until the limit.
+    fn is_stopping(&mut self) -> bool {
+        let is_asked = self.signals.asked_to_stop();
+        if is_asked {
+            self.deadline.left();
+        }
+        is_asked
+    }
 }
 
 impl Host for Console<'_> {
@@ -235,7 +297,7 @@ impl Host for Console<'_> {
         }
     }
 
-    fn is_over(&self) -> bool {
-        !self.is_draining && self.signals.asked_to_stop()
+    fn is_over(&mut self) -> bool {
+        self.is_stopping() && self.deadline.has_passed()
     }
 }
