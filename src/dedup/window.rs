@@ -12,9 +12,9 @@ const EXPIRED_PER_ASK: u32 = 2;
 /// Records that one new key moves along while free segments run low: what [`Cut::of`] counts on to keep up.
 const MOVED_PER_ASK: u32 = 4;
 
-/// From so many keys on, a window is far: its table alone is 7 MB. A turn that looks ahead takes 1.03 of the time with
-/// 100,000 keys, 0.97 with 250,000 and 0.80 with a million (2026-11-30, two shared cores of an AMD EPYC, medians of
-/// alternating runs of `benches/turn.rs`).
+/// From so many keys on, a window is far: its table alone is 7 MB. A turn that looks ahead takes 0.99 to 1.04 of the time
+/// with 100,000 keys and 0.66 with a million (2026-11-30, two shared cores of an AMD EPYC, medians of alternating runs of
+/// `benches/turn.rs`).
 const FAR_KEYS: usize = 1 << 18;
 
 /// The answer to an ask.
@@ -125,7 +125,7 @@ impl Window {
     /// need comes from memory at once, while the asks themselves would wait for it one after the other.
     #[inline]
     pub fn foresee(&self, hash: u64) {
-        black_box(self.table.knows(hash));
+        self.table.foresee(hash);
     }
 
     /// Reads ahead what so many new keys will push out, in the same way.
