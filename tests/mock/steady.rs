@@ -91,3 +91,44 @@ fn the_first_trigger_after_a_warm_start_is_acked_soon() {
     assert!(began.elapsed() < Duration::from_secs(30));
     finish(router, &mut [load], &mock.bootstrap(), &topic, 12).assert_clean();
 }
+
+/// The CPU time that a thread of this process has used, in clock ticks of 10 ms.
+fn ticks_of(thread: &str) -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the kernel lists the threads");
+    let stat = tasks.filter_map(|task| {
+        let path = task.ok()?.path();
+        let name = std::fs::read_to_string(path.join("comm")).ok()?;
+        (name.trim() == thread).then(|| std::fs::read_to_string(path.join("stat")).ok())?
+    });
+    let used = |stat: String| {
+        // Behind the name in brackets: user time is the 12th field, system time the 13th.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut fields = fields.split(' ').skip(11);
+        Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+    };
+    stat.filter_map(used).sum()
+}
+
+/// P7: idle with the strategy `park`, a shard takes under 5 % of a CPU, and the first trigger after it is delivered.
+#[test]
+fn p7_an_idle_shard_sleeps_and_wakes() {
+    let _alone = alone();
+    let topic = fresh_topic("idle");
+    let mock = Mock::with_topic(1, &topic, 12);
+    let (router, _) = Router::start(&config(&mock.bootstrap(), &topic)).unwrap();
+    let mut load = Load::new(router.ingress().unwrap());
+    let all = turns(2, 2);
+    load.submit_all(&all[..1]);
+    load.settle(&router);
+    std::thread::sleep(Duration::from_millis(200));
+    let (before, began) = (ticks_of("fencepost-0"), Instant::now());
+    std::thread::sleep(Duration::from_secs(6));
+    let used_ms = 10 * (ticks_of("fencepost-0") - before);
+    let share = used_ms as f64 / began.elapsed().as_millis() as f64;
+    let woken = Instant::now();
+    load.submit_all(&all[1..]);
+    load.settle(&router);
+    println!("idle: {:.2} % of a CPU; the first trigger after it settled in {:?}", 100.0 * share, woken.elapsed());
+    assert!(share < 0.05, "{share}");
+    finish(router, &mut [load], &mock.bootstrap(), &topic, 12).assert_clean();
+}

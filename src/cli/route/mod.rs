@@ -75,6 +75,7 @@ impl Route {
             tell!("warning: {warning}");
         }
         let name = intake.name();
+        tell!("memory reserved at start, line by line:\n{}", router.memory());
         tell!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
         if readiness.is_cold {
             tell!("warning: the broker is away; what comes in waits until it is back");
