@@ -92,8 +92,16 @@ impl E2e {
         Ok(turn)
     }
 
+    /// With a consumer too, if the router has one: what it takes of the machine must be taken from both. Its times mean
+    /// nothing, since these frames were made beforehand.
     fn raw_turn(&self, ground: &Ground, load: &Load) -> Result<Turn, CliError> {
-        self.paced(&mut Raw::start(ground, load)?)
+        let mut raw = Raw::start(ground, load)?;
+        let tail = if self.consumer { Some(Tail::start(ground)?) } else { None };
+        let turn = self.paced(&mut raw)?;
+        if let Some(tail) = tail {
+            tail.stop()?;
+        }
+        Ok(turn)
     }
 
     /// The loop. What is due is offered; then what came back is looked at; then a rest.
