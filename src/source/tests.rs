@@ -179,6 +179,33 @@ fn any_good_line() -> impl Strategy<Value = String> {
         .prop_map(|(shuffled, sorted, in_order)| format!("{{{}}}", if in_order { sorted } else { shuffled }.join(",")))
 }
 
+/// Whether an object has two equal keys, which the oracle's own map does not show.
+fn names_a_key_twice(line: &[u8]) -> bool {
+    struct Keys(Vec<String>);
+    struct Collect;
+    impl<'de> serde::de::Visitor<'de> for Collect {
+        type Value = Keys;
+        fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            out.write_str("an object")
+        }
+        fn visit_map<M: serde::de::MapAccess<'de>>(self, mut members: M) -> Result<Keys, M::Error> {
+            let mut keys = Vec::new();
+            while let Some((key, _)) = members.next_entry::<String, serde::de::IgnoredAny>()? {
+                keys.push(key);
+            }
+            Ok(Keys(keys))
+        }
+    }
+    impl<'de> serde::Deserialize<'de> for Keys {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Keys, D::Error> {
+            from.deserialize_map(Collect)
+        }
+    }
+    let Ok(Keys(mut keys)) = serde_json::from_slice(line) else { return false };
+    keys.sort();
+    keys.windows(2).any(|pair| pair[0] == pair[1])
+}
+
 /// What is accepted has the oracle's values, and what the oracle does not take for a trigger is refused. The oracle keeps
 /// the last of two equal keys, where we refuse: the one difference.
 fn agrees(line: &[u8]) -> Result<(), TestCaseError> {
@@ -187,9 +214,18 @@ fn agrees(line: &[u8]) -> Result<(), TestCaseError> {
         (Ok(got), Some(want)) => prop_assert_eq!(got, want),
         (Ok(got), None) => prop_assert!(false, "accepted, and it is none: {got:?}"),
         (Err(NotATrigger::DuplicateKey { .. }), _) | (Err(_), None) => {}
+        // The first of two equal keys may be refused for its value before the second one is seen.
+        (Err(_), Some(_)) if names_a_key_twice(line) => {}
         (Err(error), Some(want)) => prop_assert!(false, "refused ({error}), and it is one: {want:?}"),
     }
     Ok(())
+}
+
+#[test]
+fn a_key_named_twice_is_refused_whatever_its_first_value() {
+    let line = br#"{"event_time_ms":0,"state":"","fence_id":"enter","state":"enter","device_id":""}"#;
+    assert!(names_a_key_twice(line) && parsed(line).is_err());
+    assert!(!names_a_key_twice(USUAL.as_bytes()));
 }
 
 proptest! {

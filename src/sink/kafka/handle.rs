@@ -197,8 +197,9 @@ impl Handle {
         let opaque = ptr::without_provenance_mut::<c_void>(frame.slot().0 as usize);
         match outgoing.record_time {
             None => {
-                // WHY: the safe producer copies the frame and makes a C string of the topic for each record; it reaches
-                // about 40 % of this rate (benches, `fencepost bench`).
+                // WHY: the safe producer copies the frame, makes a C string of the topic for each record, and shows neither
+                // the status of a failed one nor many reports at once; its rate beside this one's is `base` in
+                // docs/numbers.md.
                 // SAFETY: the topic lives. The frame is lent: its bytes stay valid and unchanged until its report is
                 // taken back from this handle, and the arena is held by this handle until librdkafka is destroyed.
                 // The key is inside the frame and is copied by librdkafka.
