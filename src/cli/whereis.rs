@@ -5,13 +5,11 @@ use crate::config::Config;
 use crate::partition::{murmur2, partition_of, shard_of};
 use crate::sink::kafka;
 use crate::sink::kafka::topic::TopicDesk;
+use crate::trigger::rules::ID_BYTES;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// The longest name that a trigger's device may have.
-const DEVICE_BYTES_MAX: usize = 256;
 
 /// Prints the partition, the shard and the key hash of devices.
 ///
@@ -51,9 +49,13 @@ impl Where {
             let shards = self.shards;
             return Err(CliError::Usage(format!("{shards} shards need as many partitions, there are {partitions}")));
         }
-        if let Some(device) = self.devices.iter().find(|device| !(1..=DEVICE_BYTES_MAX).contains(&device.len())) {
+        if let Some(device) = self.devices.iter().find(|device| !ID_BYTES.contains(&device.len())) {
             let len = device.len();
-            return Err(CliError::Usage(format!("a device has 1 to {DEVICE_BYTES_MAX} bytes, one given has {len}")));
+            return Err(CliError::Usage(format!(
+                "a device has {} to {} bytes, one given has {len}",
+                ID_BYTES.start(),
+                ID_BYTES.end()
+            )));
         }
         let found: Vec<_> = self
             .devices

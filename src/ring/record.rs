@@ -2,14 +2,15 @@
 //! as many whole cache lines as that takes. Ids of 24 bytes in all cost one line, of 88 bytes two; the longest record,
 //! 25. What is left of the last line is never read.
 
+pub use crate::trigger::rules::ATTRIBUTES_BYTES_MAX;
+use crate::trigger::rules::ID_BYTES;
 use crate::trigger::{Priority, State};
 use crate::units::{Nanos, PartitionId, Seq};
 use bytemuck::{Pod, Zeroable};
 
-/// The longest id, in bytes; the shortest is 1. An id's length travels as one byte: length less one.
-pub const ID_BYTES_MAX: usize = 256;
-/// The most bytes of attributes.
-pub const ATTRIBUTES_BYTES_MAX: usize = 1024;
+/// The longest id, in bytes, by the rules of a trigger; the shortest is 1. An id's length travels as one byte: length
+/// less one.
+pub const ID_BYTES_MAX: usize = *ID_BYTES.end();
 /// The longest record, in cache lines: what a ring must have room for.
 pub const RECORD_LINES_MAX: usize = lines_of(ID_BYTES_MAX + ID_BYTES_MAX + ATTRIBUTES_BYTES_MAX);
 
