@@ -22,6 +22,7 @@ pub mod source;
 pub mod spill;
 pub mod topology;
 // -- assembly: the shard is where they meet
+pub mod divert;
 pub mod engine;
 pub mod ingress;
 pub mod shard;

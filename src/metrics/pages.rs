@@ -51,6 +51,27 @@ pub struct ShardPage {
     pub settle: Histogram,
 }
 
+/// What the disk thread counts of the spill. Written by its thread alone.
+#[derive(Default)]
+pub struct SpillPage {
+    /// Commits that wrote something.
+    pub commits: Counter,
+    /// Syncs of a file.
+    pub syncs: Counter,
+    /// Records made durable for the first time.
+    pub records: Counter,
+    /// Records copied forward.
+    pub copied: Counter,
+    /// Writes or syncs that failed.
+    pub failed_writes: Counter,
+    /// Bytes of all files.
+    pub used_bytes: Counter,
+    /// Bytes of log that triggers which are not accepted yet may use.
+    pub left_bytes: Counter,
+    /// 1 while only the reserve is left.
+    pub no_space: Counter,
+}
+
 /// What one ingress counts. Written by its thread alone.
 #[derive(Default)]
 pub struct IngressPage {

@@ -619,6 +619,15 @@ impl<D: Disk> Spill<D> {
         }
     }
 
+    /// Records of a partition that are marked: done with, though not all before them are.
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    #[must_use]
+    pub fn marked(&self, partition: PartitionId) -> u64 {
+        self.lanes[partition.0 as usize].marks.into()
+    }
+
     /// Committed records of all partitions that are neither done with nor lost.
     #[must_use]
     pub fn records(&self) -> u64 {

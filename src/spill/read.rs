@@ -31,6 +31,8 @@ pub struct ReadDone {
     pub next: u64,
     /// Records handed over.
     pub records: usize,
+    /// Records left out, since they are marked.
+    pub marked: usize,
     /// Whether there may be more that is committed.
     pub more: bool,
 }
@@ -66,7 +68,7 @@ impl<D: Disk> Spill<D> {
         mut each: impl FnMut(Stored<'_>),
     ) -> ReadDone {
         let lane = &self.lanes[partition.0 as usize];
-        let mut done = ReadDone { next: from.max(lane.released + 1), records: 0, more: true };
+        let mut done = ReadDone { next: from.max(lane.released + 1), records: 0, marked: 0, more: true };
         let (mut bytes, mut scanned) = (0, budget.scanned);
         while done.records < budget.records && bytes < budget.bytes {
             match self.seek(partition.0, done.next, &mut scanned) {
@@ -74,6 +76,7 @@ impl<D: Disk> Spill<D> {
                     done.next = header.sequence + 1;
                     let marks = self.lanes[partition.0 as usize].marks;
                     if marks > 0 && self.marks.contains(&(partition.0, header.sequence)) {
+                        done.marked += 1;
                         continue;
                     }
                     bytes += header.length as usize;
