@@ -106,11 +106,15 @@ impl<'a> Reason<'a> {
         }
     }
 
-    fn number(&self) -> u8 {
+    /// Its number in a meta; 255 for the caller's own words.
+    #[must_use]
+    pub fn number(&self) -> u8 {
         NAMED.iter().find(|(reason, ..)| reason == self).map_or(OTHER, |(_, number, _)| *number)
     }
 
-    fn from_number(number: u8, text: &'a str) -> Option<Reason<'a>> {
+    /// From its number, and the text of the caller's own words.
+    #[must_use]
+    pub fn from_number(number: u8, text: &'a str) -> Option<Reason<'a>> {
         if number == OTHER {
             return Some(Reason::from_text(text));
         }

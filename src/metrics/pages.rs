@@ -11,9 +11,31 @@ pub struct ShardPage {
     pub delivered: Counter,
     /// Settled: a repeat of a trigger that is settled itself.
     pub deduplicated: Counter,
+    /// Settled: durable as dead letters.
+    pub dead_lettered: Counter,
     /// Handed back by `take_failed`: nothing durable took them.
     pub failed: Counter,
-    /// Slots in use: waiting, at the broker, or repeats of such.
+    /// Found on disk at start.
+    pub recovered: Counter,
+    /// Settled in a record that the disk lost.
+    pub corrupt: Counter,
+    /// Settled on disk, with a fate to come.
+    pub in_spill: Counter,
+    /// Settled by a record on disk that is its only copy.
+    pub spilled: Counter,
+    /// Records that came back from the disk.
+    pub drained: Counter,
+    /// Of those, found in the topic by the start.
+    pub found_in_topic: Counter,
+    /// Of those, not readable by this version.
+    pub unreadable: Counter,
+    /// Times the disk refused what a partition wanted to write.
+    pub refused_spills: Counter,
+    /// Times a partition was diverted.
+    pub diversions: Counter,
+    /// Partitions that are diverted, or have something on disk.
+    pub diverted: Counter,
+    /// Taken and not settled: waiting, at the broker, on the way to the disk, or repeats of such.
     pub in_flight: Counter,
     /// Of those: not handed to the client library yet.
     pub waiting: Counter,
