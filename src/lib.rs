@@ -14,6 +14,7 @@ pub mod wire;
 // -- mechanisms: they never see one another
 pub mod breaker;
 pub mod dedup;
+pub mod letter;
 pub mod metrics;
 pub mod ring;
 pub mod sink;

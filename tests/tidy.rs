@@ -32,6 +32,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("spill", "units"),
     // A sink is lent frames, which are the slab's; the real one is made from settings, on threads with a mask.
     ("sink", "slab units clock config topology"),
+    // Dead letters fall back to a spill of their own: the one mechanism that stands on another.
+    ("letter", "units spill"),
     // assembly: the shard is where the mechanisms meet
     ("shard", "clock units trigger hlc wire partition ring dedup slab metrics sink breaker spill"),
     ("ingress", "clock units trigger partition ring metrics topology shard"),
