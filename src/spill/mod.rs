@@ -31,7 +31,7 @@ mod tests;
 pub use commit::{CommitError, CommitWhy, Committed};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use format::Kind;
-pub use limits::{LimitError, MARKS_A_COMMIT, SpillLimits};
+pub use limits::{LimitError, MARKS_A_COMMIT, PARTITIONS, RECORD_BYTES, SEGMENT_BYTES_MAX, SpillLimits};
 pub use read::{Budget, ReadDone};
 pub use survey::{LOST_NAMED, Lost, Recovery, SurveyError};
 
