@@ -54,7 +54,9 @@ pub enum ShedWhy {
     #[error("its partition is blocked: its window in flight is full or its breaker is open; wait for the broker")]
     PartitionBlocked,
     /// Its partition is diverted, and of the spill only the reserve is left, or the partition has its share.
-    #[error("its partition is diverted and the spill has no space for this priority; wait for the broker, or raise spill.limit")]
+    #[error(
+        "its partition is diverted and the spill has no space for this priority; wait for the broker, or raise spill.limit"
+    )]
     SpillNoSpace,
     /// Too many triggers of this ingress are unsettled (`settle.window`).
     #[error("too many triggers of this ingress are unsettled (settle.window); wait until settled() moves")]
@@ -384,6 +386,9 @@ mod tests {
             router_id: "r".into(),
             incarnation: 1,
             record_time_is_event: false,
+            policy: crate::shard::Policy::Refuse,
+            has_disk: false,
+            has_letters: false,
         };
         let sink = |_, _| Ok::<_, std::convert::Infallible>(NullSink::new(0, 1_024));
         let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), sink);

@@ -78,7 +78,16 @@ impl Check {
         let settings = config.kafka_settings()?;
         let partitions = config.partitions_to_create();
         let router_id = config.router.id.clone().unwrap_or_default();
-        let blueprint = Blueprint { limits, partitions, router_id, incarnation: 0, record_time_is_event: false };
+        let blueprint = Blueprint {
+            limits,
+            partitions,
+            router_id,
+            incarnation: 0,
+            record_time_is_event: false,
+            policy: crate::shard::Policy::Refuse,
+            has_disk: false,
+            has_letters: false,
+        };
         let memory = blueprint.memory();
         let mut found = Findings::default();
         found.ok("configuration", format!("{} is valid", self.config.display()));

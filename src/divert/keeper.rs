@@ -2,9 +2,9 @@
 //! with one commit each `spill.sync`, and reads back what is asked for. It has no thread and reads no clock.
 
 use super::order::{News, Order, Parcel, RefusedWhy};
-use super::room::{Level, Room};
-use super::KeeperEnd;
 use super::pipe::HEAD;
+use super::room::{Level, Room};
+use super::{Found, KeeperEnd};
 use crate::metrics::SpillPage;
 use crate::slab::FRAME_BYTES_MAX;
 use crate::spill::{
@@ -102,16 +102,12 @@ impl<D: Disk> Keeper<D> {
         keeper
     }
 
-    /// How far a partition is, as found at open: before the first turn.
+    /// What was found of a partition at open: before the first turn.
     #[must_use]
-    pub fn partition(&self, partition: PartitionId) -> PartitionState {
-        self.spill.partition(partition)
-    }
-
-    /// Records of a partition that are to be drained: without those that are marked.
-    #[must_use]
-    pub fn to_drain(&self, partition: PartitionId) -> u64 {
-        self.spill.partition(partition).records - self.spill.marked(partition)
+    pub fn found(&self, partition: PartitionId) -> Found {
+        let PartitionState { released, committed, records, .. } = self.spill.partition(partition);
+        let (released, marked) = (released.min(committed), self.spill.marked(partition));
+        Found { released, committed, marked, lost: committed - released - records }
     }
 
     /// How the disk is.

@@ -61,6 +61,19 @@ impl DivertLimits {
     }
 }
 
+/// What was found on disk at start, of one partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Done with up to here.
+    pub released: u64,
+    /// Committed up to here.
+    pub committed: u64,
+    /// Of those in between, marked as done with.
+    pub marked: u64,
+    /// Of those in between, lost.
+    pub lost: u64,
+}
+
 /// The shard's end.
 pub struct ShardEnd {
     orders: PipeWriter,
@@ -112,7 +125,11 @@ impl ShardEnd {
 
     /// The next drained record, or the end of a read. `is_welcome` is asked with the bytes of the record's frame before
     /// it is taken; false leaves it where it is.
-    pub fn drained<T>(&mut self, is_welcome: impl FnOnce(usize) -> bool, take: impl FnOnce(Parcel<'_>) -> T) -> Option<T> {
+    pub fn drained<T>(
+        &mut self,
+        is_welcome: impl FnOnce(usize) -> bool,
+        take: impl FnOnce(Parcel<'_>) -> T,
+    ) -> Option<T> {
         let head = self.drained.peek()?;
         if !is_welcome(Parcel::frame_bytes(&head)) {
             return None;

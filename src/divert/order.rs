@@ -203,8 +203,7 @@ impl<'a> Order<'a> {
 
     pub(super) fn decode(head: &[u8; HEAD], frame: &'a [u8]) -> Order<'a> {
         let (partition, number) = (PartitionId(small(head, 4)), large(head));
-        let append =
-            |kind| Order::Append { slot: small(head, 8), epoch: small(head, 12), partition, kind, frame };
+        let append = |kind| Order::Append { slot: small(head, 8), epoch: small(head, 12), partition, kind, frame };
         match head[0] {
             APPEND_SPILLED => append(Kind::Spilled),
             APPEND_SHADOW => append(Kind::Shadow),
@@ -219,8 +218,7 @@ impl<'a> Order<'a> {
 impl<'a> LetterOrder<'a> {
     /// The head; the body is the frame and then the detail.
     pub(super) fn head(&self) -> [u8; HEAD] {
-        let mut head =
-            head(LETTER, self.partition.0, self.slot, self.attempts.into(), self.failed.0.cast_unsigned());
+        let mut head = head(LETTER, self.partition.0, self.slot, self.attempts.into(), self.failed.0.cast_unsigned());
         (head[1], head[2]) = (self.reason, self.stage as u8);
         head[FRAME_LENGTH_AT..FRAME_LENGTH_AT + 4].copy_from_slice(&(self.frame.len() as u32).to_le_bytes());
         head

@@ -50,7 +50,7 @@ impl PipeWriter {
 
 impl PipeReader {
     /// The next message's head, left where it is.
-    pub(super) fn peek(&self) -> Option<[u8; HEAD]> {
+    pub(super) fn peek(&mut self) -> Option<[u8; HEAD]> {
         let chunk = self.bytes.read_chunk(HEAD).ok()?;
         let (first, second) = chunk.as_slices();
         let mut head = [0; HEAD];

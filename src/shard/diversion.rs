@@ -45,7 +45,8 @@ pub struct Diversion {
     pub epoch: u32,
     /// Nothing is ordered before this instant: the disk refused lately.
     pub retry_at: Nanos,
-    pause: Nanos,
+    /// How long it waits after the next refusal.
+    pub pause: Nanos,
     /// Every record up to here is done with.
     pub released: u64,
     /// The disk was not told yet.

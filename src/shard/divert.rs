@@ -6,13 +6,13 @@
 //!
 //! A trigger on disk is settled: its watermark may pass. It leaves `in_spill` when its fate is known.
 
-use super::{Core, Policy};
 use super::diversion::Diversion;
 use super::flight::{Copy, Flight, Mode, NO_RING, NONE, Phase};
 use super::shared::FailedReason;
+use super::{Core, Policy};
 use crate::breaker::Permit;
 use crate::dedup::Seen;
-use crate::divert::{News, Order, Parcel, RefusedWhy, ShardEnd};
+use crate::divert::{Found, News, Order, Parcel, RefusedWhy, ShardEnd};
 use crate::sink::Sink;
 use crate::slab::SlotId;
 use crate::spill::Kind;
@@ -237,7 +237,10 @@ impl<S: Sink> Core<S> {
                 }
                 self.page.spilled.add(1);
                 self.settle_early(slot);
-                debug_assert_eq!(self.flights[slot.0 as usize].repeats, NONE, "repeats from the disk hang on what has a copy");
+                debug_assert_eq!(
+                    self.flights[slot.0 as usize].repeats, NONE,
+                    "repeats from the disk hang on what has a copy"
+                );
                 let diversion = &mut self.diversions[index as usize];
                 diversion.unlink(&mut self.flights, slot);
                 if diversion.parked == 0 {
@@ -426,6 +429,8 @@ impl<S: Sink> Core<S> {
                 self.flights[other as usize].is_bare = true;
                 self.line_up_drained(index, slot);
             }
+            // Its own record is durable: whatever becomes of it, the repeat has nothing to add.
+            Seen::Pending(original) if self.flights[original as usize].is_settled => self.conclude_repeat_of_disk(slot),
             Seen::Pending(original) => {
                 let repeats = std::mem::replace(&mut self.flights[original as usize].repeats, slot.0);
                 let flight = &mut self.flights[slot.0 as usize];
@@ -629,19 +634,6 @@ impl<S: Sink> Core<S> {
             }
         }
     }
-}
-
-/// What was found on disk at start, of one partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Done with up to here.
-    pub released: u64,
-    /// Committed up to here.
-    pub committed: u64,
-    /// Of those in between, marked as done with.
-    pub marked: u64,
-    /// Of those in between, lost.
-    pub lost: u64,
 }
 
 impl Diversion {

@@ -3,8 +3,8 @@
 //!
 //! `turn` is the loop body, the one place where the rooms meet. `Core` is what it works on.
 
+pub mod diversion;
 mod divert;
-mod diversion;
 pub mod flight;
 pub mod idle;
 mod letters;
@@ -13,13 +13,12 @@ pub mod settled;
 pub mod shared;
 mod turn;
 
-pub use divert::Found;
 pub use turn::{REPORTS_BYTES, Turn};
 
 use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::dedup::{Window, WindowLimits};
-use crate::divert::{Room, ShardEnd};
+use crate::divert::{Found, Room, ShardEnd};
 use crate::hlc::{Hlc, HlcClock};
 use crate::metrics::{ShardPage, Streak};
 use crate::ring::RingReader;
@@ -425,7 +424,9 @@ impl<S: Sink> Core<S> {
             let key = decoded.frame.key();
             self.dedup.restore(key, key.hash_with(&self.limits.hasher), now);
         }
-        self.hlc.raise(warm.hlc);
+        if let Err(error) = self.hlc.observe(warm.hlc) {
+            log::error!("the stamp of what was found at start is not followed: {error}");
+        }
         self.already = warm.already;
         self.is_cold = false;
         for index in 0..self.lines.len() as u32 {

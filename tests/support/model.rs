@@ -60,6 +60,8 @@ pub struct Model {
     /// By key: the number of the trigger that was acknowledged last under it, and its stamp in milliseconds.
     key_acked: Vec<Option<(u64, u64)>>,
     progress: Vec<Progress>,
+    /// Keys on disk.
+    on_disk: HashSet<u32>,
     /// Numbers of those that may be in the log more than once, or although they failed.
     uncertain: HashSet<u64>,
     /// A key's second record is right only after this long; `None`: the wall clock steps, or keys are evicted.
@@ -163,7 +165,21 @@ impl Model {
     /// Whether the watermark may pass it: it was acknowledged, given back, or is a repeat of one that was acknowledged.
     pub fn is_settled(&self, id: u64) -> bool {
         let entry = &self.entries[id as usize];
-        entry.is_acked || entry.failed.is_some() || self.key_acked[entry.key as usize].is_some()
+        let key = entry.key;
+        entry.is_acked
+            || entry.failed.is_some()
+            || self.key_acked[key as usize].is_some()
+            || self.on_disk.contains(&key)
+    }
+
+    /// Nothing is known to be on disk.
+    pub fn forget_disk(&mut self) {
+        self.on_disk.clear();
+    }
+
+    /// It is durable on disk.
+    pub fn see_on_disk(&mut self, id: u64) {
+        self.on_disk.insert(self.entries[id as usize].key);
     }
 
     pub fn failed(&self, id: u64) -> Option<FailedReason> {
