@@ -15,13 +15,17 @@
 #![forbid(unsafe_code)]
 
 mod keeper;
+mod letters;
 mod order;
 mod pipe;
 mod room;
+mod spilling;
 
-pub use keeper::{Keeper, KeeperError};
+pub use keeper::Keeper;
+pub use letters::LetterRoom;
 pub use order::{LetterOrder, News, Order, Parcel, RefusedWhy, Stage};
 pub use room::{Level, Room};
+pub use spilling::{KeeperError, SpillRoom};
 
 use crate::slab::FRAME_BYTES_MAX;
 use pipe::{PipeReader, PipeWriter, pipe};
@@ -137,4 +141,10 @@ impl ShardEnd {
         let (head, body) = self.drained.read()?;
         Some(take(Parcel::decode(&head, body)))
     }
+}
+
+fn tell(ring: &mut rtrb::Producer<News>, news: News) {
+    // Each slot has at most three answers under way, and the ring has room for as many.
+    let told = ring.push(news);
+    assert!(told.is_ok(), "the ring of news holds three answers for each slot");
 }

@@ -58,19 +58,34 @@ impl PipeReader {
         Some(head)
     }
 
-    /// The next message.
-    pub(super) fn read(&mut self) -> Option<([u8; HEAD], &[u8])> {
+    /// The next message; it stays until [`PipeReader::pop`].
+    pub(super) fn front(&mut self) -> Option<([u8; HEAD], &[u8])> {
         let head = self.peek()?;
-        let length = [head[LENGTH_AT], head[LENGTH_AT + 1], head[LENGTH_AT + 2], head[LENGTH_AT + 3]];
-        let length = u32::from_le_bytes(length) as usize;
+        let length = length_in(&head);
         // A message is published as a whole: who sees its head sees its body.
         let chunk = self.bytes.read_chunk(HEAD + length).expect("a message is there as a whole");
         self.body.resize(length, 0);
         let (first, second) = chunk.as_slices();
         copy_out(first, second, HEAD, &mut self.body);
-        chunk.commit_all();
         Some((head, &self.body))
     }
+
+    /// Takes out the message that [`PipeReader::front`] shows.
+    pub(super) fn pop(&mut self) {
+        let length = self.body.len();
+        self.bytes.read_chunk(HEAD + length).expect("the message is there").commit_all();
+    }
+
+    /// The next message, taken out.
+    pub(super) fn read(&mut self) -> Option<([u8; HEAD], &[u8])> {
+        let (head, _) = self.front()?;
+        self.pop();
+        Some((head, &self.body))
+    }
+}
+
+fn length_in(head: &[u8; HEAD]) -> usize {
+    u32::from_le_bytes([head[LENGTH_AT], head[LENGTH_AT + 1], head[LENGTH_AT + 2], head[LENGTH_AT + 3]]) as usize
 }
 
 /// Copies `from` to place `at` of two slices that follow on one another.

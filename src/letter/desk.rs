@@ -311,6 +311,11 @@ impl<L: LetterSink, D: Disk> Desk<L, D> {
         self.core.shelf.as_ref().map(|shelf| &shelf.spill)
     }
 
+    /// The spill, for a test or a simulator that looks into it.
+    pub fn spill_mut(&mut self) -> Option<&mut Spill<D>> {
+        self.core.shelf.as_mut().map(|shelf| &mut shelf.spill)
+    }
+
     /// Bytes of memory, sized at the start; the sink's are its own.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -58,10 +58,7 @@ impl<S: Sink> Core<S> {
         if self.shared.is_spilling_rest() && !self.is_spilling_rest {
             self.spill_rest();
         }
-        let Some(mut disk) = self.disk.take() else {
-            self.tend_letter_lines();
-            return;
-        };
+        let Some(mut disk) = self.disk.take() else { return };
         while let Some(&(line, sequence)) = self.marks.front() {
             let partition = self.partition(line);
             if sequence > self.diversions[line as usize].released && !disk.order(&Order::Mark { partition, sequence }) {
@@ -86,24 +83,6 @@ impl<S: Sink> Core<S> {
             }
         }
         self.disk = Some(disk);
-    }
-
-    /// Without a disk, what is diverted are dead letters, and nothing has to come back first.
-    fn tend_letter_lines(&mut self) {
-        let mut at = 0;
-        while at < self.diverted.len() {
-            let index = self.diverted[at];
-            if self.may_be_live(index) {
-                self.lines[index as usize].is_diverted = false;
-                self.say_live(index);
-            }
-            if self.lines[index as usize].is_diverted {
-                at += 1;
-            } else {
-                self.diversions[index as usize].listed = false;
-                self.diverted.swap_remove(at);
-            }
-        }
     }
 
     /// From now on, what comes in for this partition is diverted, and so is what waits in its line and was never handed
@@ -311,20 +290,16 @@ impl<S: Sink> Core<S> {
         let diversion = &mut self.diversions[index as usize];
         let is_first = epoch == diversion.epoch;
         if is_first {
+            // Whatever was ordered behind it is refused as well: all of it is ordered again, from the oldest on.
             self.page.refused_spills.add(1);
             diversion.refused(now);
-        }
-        match phase {
-            Phase::Spilling if is_first => diversion.unwritten = slot.0,
-            Phase::Waiting | Phase::Lent if self.lines[index as usize].is_diverted && !diversion.to_letters => {
+            diversion.unwritten = diversion.head;
+            if self.lines[index as usize].is_diverted && !diversion.to_letters {
                 diversion.shadow_at = head;
-                if is_first && diversion.head != NONE {
-                    // What is spilling was ordered behind it, and is refused as well.
-                    diversion.unwritten = diversion.head;
-                }
             }
-            Phase::Leaving => self.release_slot(slot),
-            _ => {}
+        }
+        if phase == Phase::Leaving {
+            self.release_slot(slot);
         }
         if is_first && why != RefusedWhy::Follows {
             self.judge_fill(index);
@@ -620,7 +595,7 @@ impl<S: Sink> Core<S> {
     /// The time to deliver is over: everything that is not settled goes to the disk.
     fn spill_rest(&mut self) {
         self.is_spilling_rest = true;
-        if self.disk.is_none() {
+        if self.room.is_none() {
             return;
         }
         for index in 0..self.lines.len() as u32 {

@@ -96,8 +96,8 @@ pub trait InTopic: Send + Sync {
 pub struct Disk {
     /// The way to it.
     pub end: ShardEnd,
-    /// How much room it has.
-    pub room: Arc<Room>,
+    /// How much room it has; `None`: there is no spill, only dead letters.
+    pub room: Option<Arc<Room>>,
     /// What was found on it, for each partition of the shard, in order.
     pub found: Vec<Found>,
 }
@@ -326,7 +326,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             }
         }
         core.page.in_spill.set(core.in_spill);
-        (core.disk, core.room) = (Some(disk.end), Some(disk.room));
+        (core.disk, core.room) = (Some(disk.end), disk.room);
     }
 
     /// The broker is not reachable: nothing is sent until [`Shard::warm_up`] was called. With the policy `spill`,
@@ -335,7 +335,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         let core = &mut self.core;
         core.is_cold = true;
         for index in 0..core.lines.len() as u32 {
-            if core.limits.policy == Policy::Spill && core.disk.is_some() && !core.lines[index as usize].is_diverted {
+            if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
                 core.divert(index);
             }
         }
@@ -374,6 +374,20 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         lines
             .filter(|(_, line)| line.last_acked >= 0)
             .map(|(index, line)| (self.core.partition(index as u32), line.last_acked))
+    }
+
+    /// Its partitions that have something to do, in words: for a simulator or a test that is stuck.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for (index, (line, diversion)) in self.core.lines.iter().zip(&self.core.diversions).enumerate() {
+            if line.held > 0 || !diversion.is_quiet() {
+                let written = write!(text, "partition {}: {line:?} {diversion:?}\n", self.core.partition(index as u32));
+                debug_assert!(written.is_ok(), "a string takes all text");
+            }
+        }
+        text
     }
 
     /// Checks what must hold between two turns.

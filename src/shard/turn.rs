@@ -418,7 +418,7 @@ impl<S: Sink> Core<S> {
     /// Whether what a partition does not take has somewhere else to go.
     fn can_divert(&self) -> bool {
         match self.limits.policy {
-            Policy::Spill => self.disk.is_some(),
+            Policy::Spill => self.room.is_some(),
             Policy::DeadLetter => self.has_letters(),
             Policy::Refuse => false,
         }
