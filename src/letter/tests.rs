@@ -1,6 +1,6 @@
 //! The cases D1, L3, L4 and S3 as far as they are the desk's, and random schedules of faults and crashes.
 
-use super::desk::{Desk, DeskCounts, DeskLimits, Settled, TakeError};
+use super::{Desk, DeskCounts, DeskLimits, Settled, TakeError};
 use super::{Header, Headers, Letter, LetterSink, Notes, PostBusy, Posted, Reason};
 use crate::spill::faulty::{FaultyDisk, Operation};
 use crate::spill::{Spill, SpillLimits};
