@@ -5,10 +5,11 @@
 //! takes it off the disk, and when the topic took it after all while it was written to the disk. None is lost: each is
 //! reported once, when the topic or the disk has it, or when both refused it for good.
 //!
-//! Reading order: `notes` (what a letter says about itself), this file, `desk` (what becomes of one), `shelf` (those on
-//! disk), `store` and `links` (memory).
+//! Reading order: `notes` (what a letter says about itself), this file, `account` (limits and counters), `desk` (what
+//! becomes of one; `desk/writing`: its way to the disk), `shelf` (those on disk), `store` and `links` (memory).
 #![forbid(unsafe_code)]
 
+mod account;
 pub mod desk;
 mod links;
 pub mod notes;
@@ -17,7 +18,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use desk::{Desk, DeskCounts, DeskLimits, Settled, TakeError};
+pub use account::{DeskCounts, DeskLimits, Settled, TakeError};
+pub use desk::Desk;
 pub use notes::{Header, Headers, Notes, Reason};
 
 use crate::units::{PartitionId, UnixMs};

@@ -1,6 +1,6 @@
 //! The cases D1, L3, L4 and S3 as far as they are the desk's, and random schedules of faults and crashes.
 
-use super::desk::{Desk, DeskCounts, DeskLimits, Settled, TakeError};
+use super::{Desk, DeskCounts, DeskLimits, Settled, TakeError};
 use super::{Header, Headers, Letter, LetterSink, Notes, PostBusy, Posted, Reason};
 use crate::spill::faulty::{FaultyDisk, Operation};
 use crate::spill::{Spill, SpillLimits};
@@ -208,20 +208,23 @@ impl Rig {
         turn: impl FnOnce(&mut Desk<FakeSink, FaultyDisk>, Nanos, &mut dyn FnMut(u64, Settled<'_>)) -> T,
     ) -> T {
         self.now = self.now + STEP;
-        let (reports, sink) = (&mut self.reports, &self.sink);
+        let (reports, mut fresh) = (&mut self.reports, Vec::new());
         let returned = turn(&mut self.desk, self.now, &mut |token, settled| {
             let text = match settled {
                 Settled::Durable { on_disk: false } => "topic".to_owned(),
                 Settled::Durable { on_disk: true } => "disk".to_owned(),
                 Settled::Refused { text } => format!("refused: {text}"),
             };
+            if text == "topic" {
+                fresh.push(token);
+            }
             let earlier = reports.insert(token, text);
             assert_eq!(earlier, None, "{token} is reported twice");
         });
         whole(&self.desk.counts());
-        for (token, report) in reports.iter().filter(|(_, report)| *report == "topic") {
-            // Looked at where the schedules are short; the last check of each covers the rest.
-            assert!(reports.len() > 40 || sink.ids().contains(token), "{token}: {report}");
+        if !fresh.is_empty() {
+            let topic: BTreeSet<u64> = self.sink.ids().into_iter().collect();
+            assert!(fresh.iter().all(|token| topic.contains(token)), "said to be in the topic: {fresh:?}");
         }
         returned
     }

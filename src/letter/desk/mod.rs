@@ -5,118 +5,21 @@
 //! good. While both are blocked it waits. Nothing here reads a clock or starts a thread.
 //! Costs: memory is sized at the start; a letter is copied in once, and once more on its way out.
 
+mod writing;
+
+use super::account::{DeskCounts, DeskLimits, Settled, TakeError};
 use super::links::{Links, List, NONE};
 use super::notes::{META_BYTES_MAX, meta_len, write_meta};
 use super::shelf::Shelf;
 use super::store::Store;
 use super::{Letter, LetterSink, Posted};
-use crate::spill::{AppendError, CommitWhy, Disk, RecordId, Recovery, Spill};
+use crate::spill::{Disk, RecordId, Recovery, Spill};
 use crate::units::{Nanos, PartitionId};
 
 /// Marks the token of a letter that was posted from the disk.
 const FROM_DISK: u64 = 1 << 63;
 /// Error codes whose words are kept.
 const WORDS_KEPT: usize = 16;
-
-/// How much the desk holds and how long it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeskLimits {
-    /// Partitions of the topic the letters were meant for.
-    pub partitions: u32,
-    /// Bytes of letters in memory.
-    pub memory_bytes: usize,
-    /// Bytes of one letter: its value, and the form of its notes, key and headers.
-    pub letter_bytes: usize,
-    /// How long the topic may make no progress, or a letter wait for it, before the disk is used.
-    pub grace: Nanos,
-    /// Between two tries of a topic that did not work.
-    pub retry_pause: Nanos,
-    /// Between two tries of a disk that was full or failed.
-    pub disk_pause: Nanos,
-    /// Letters that are on their way from the disk to the topic at one time.
-    pub drain_letters: usize,
-}
-
-impl DeskLimits {
-    /// The defaults: 8 MiB of letters, each up to 2 MiB; a grace of 5 s.
-    #[must_use]
-    pub fn new(partitions: u32) -> DeskLimits {
-        DeskLimits {
-            partitions,
-            memory_bytes: 8 << 20,
-            letter_bytes: 2 << 20,
-            grace: Nanos::from_millis(5_000),
-            retry_pause: Nanos::from_millis(500),
-            disk_pause: Nanos::from_millis(500),
-            drain_letters: 256,
-        }
-    }
-}
-
-/// Why a letter was not taken; it is still the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakeError {
-    /// There is no room just now.
-    #[error("the dead letters' memory is full")]
-    Full,
-    /// It never fits.
-    #[error("a dead letter of {got} bytes, allowed up to {most}")]
-    TooLong {
-        /// Bytes it would take, or those of its notes, key and headers.
-        got: usize,
-        /// The most of that.
-        most: usize,
-    },
-}
-
-/// What became of a letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled<'a> {
-    /// The topic has it, or the disk.
-    Durable {
-        /// The disk, until the topic takes it.
-        on_disk: bool,
-    },
-    /// The topic refused it for good, and the disk did, or there is none.
-    Refused {
-        /// The topic's words.
-        text: &'a str,
-    },
-}
-
-/// What happened since the start. `taken = durable + refused + waiting`, and
-/// `recovered + to_disk = drained + on_disk + lost`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeskCounts {
-    /// Letters taken.
-    pub taken: u64,
-    /// Reported durable.
-    pub durable: u64,
-    /// Reported refused.
-    pub refused: u64,
-    /// In memory, not reported.
-    pub waiting: u64,
-    /// Posts to the topic, those from the disk and those tried again included.
-    pub posted: u64,
-    /// Posts that the topic acknowledged.
-    pub acked: u64,
-    /// Posts that the topic refused for good.
-    pub topic_refused: u64,
-    /// Letters written to the disk.
-    pub to_disk: u64,
-    /// Found on disk at the start, those that were lost there included.
-    pub recovered: u64,
-    /// On disk now.
-    pub on_disk: u64,
-    /// Taken off the disk after the topic acknowledged them.
-    pub drained: u64,
-    /// Of those on disk, lost by it.
-    pub lost: u64,
-    /// Found on disk and not understood; they stay there.
-    pub unreadable: u64,
-    /// Times the disk failed or was full.
-    pub disk_errors: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -184,6 +87,7 @@ struct Core<D: Disk> {
     /// It has made none for the grace.
     is_stalled: bool,
     post_again_at: Nanos,
+    drains_first: bool,
     is_closing: bool,
     words: Vec<(i32, Box<str>)>,
     trouble: String,
@@ -233,6 +137,7 @@ impl<L: LetterSink, D: Disk> Desk<L, D> {
             blocked_since: None,
             is_stalled: false,
             post_again_at: Nanos(0),
+            drains_first: false,
             is_closing: false,
             words: Vec::with_capacity(WORDS_KEPT),
             trouble: String::new(),
@@ -259,8 +164,15 @@ impl<L: LetterSink, D: Disk> Desk<L, D> {
         sink.collect(&mut |token, posted| core.on_report(token, posted, now, each));
         core.judge(now);
         core.write(now, each);
-        core.post(sink, now);
-        core.drain(sink, now);
+        // By turns: where the sink takes few, neither has to wait for the other to end.
+        core.drains_first = !core.drains_first;
+        if core.drains_first {
+            core.drain(sink, now);
+            core.post(sink, now);
+        } else {
+            core.post(sink, now);
+            core.drain(sink, now);
+        }
     }
 
     /// From now on nothing is drained, and every letter goes to the disk at once; turns go on. Says how many letters are
@@ -480,7 +392,8 @@ impl<D: Disk> Core<D> {
             }
             (State::Posted, Posted::Retry { .. }) => {
                 letter.state = State::Waiting;
-                self.lists.push_back(&mut self.waiting, place);
+                // In front: a sink may want to have it alone now.
+                self.lists.push_front(&mut self.waiting, place);
             }
             (State::Appended(_), Posted::Acked) => {
                 letter.is_reported = true;
@@ -507,150 +420,6 @@ impl<D: Disk> Core<D> {
         }
         // Only an answer ends it: that the disk has taken what was there for the topic does not make the topic work.
         self.is_stalled |= self.blocked_since.is_some_and(|since| now.since(since) >= self.limits.grace);
-    }
-
-    /// To the disk: what the topic refused, what has waited for the grace, and everything while the topic is stalled.
-    fn write(&mut self, now: Nanos, each: Tell<'_>) {
-        while let Some(place) = self.next_to_write(now) {
-            let Place { head, len, meta, partition, .. } = self.places[place as usize];
-            let shelf = self.shelf.as_mut().expect("there is a disk to write to");
-            let (meta, frame) = self.store.read(head, len as usize, &mut self.scratch).split_at(meta as usize);
-            match shelf.append(partition, meta, frame) {
-                Ok(sequence) => self.set_appended(place, sequence),
-                Err(AppendError::CommitFirst) => self.commit(now, each),
-                Err(AppendError::NoSpace { .. }) if self.appended.len > 0 => self.commit(now, each),
-                Err(error @ AppendError::NoSpace { .. }) => self.pause_disk(now, &error.to_string()),
-                Err(
-                    error @ (AppendError::TooLong { .. }
-                    | AppendError::NoPartition { .. }
-                    | AppendError::NoSequence
-                    | AppendError::PartitionFull { .. }),
-                ) => {
-                    self.say(&error.to_string());
-                    self.set_never_on_disk(place, each);
-                }
-            }
-        }
-        let at_once = self.appended.len > 0 || self.is_closing;
-        if self.shelf.as_ref().is_some_and(|shelf| shelf.wants_commit(now, at_once)) {
-            self.commit(now, each);
-        }
-    }
-
-    fn next_to_write(&self, now: Nanos) -> Option<u32> {
-        let shelf = self.shelf.as_ref()?;
-        if now < shelf.again_at {
-            return None;
-        }
-        if self.refused.head != NONE {
-            return Some(self.refused.head);
-        }
-        let oldest = (self.age.head != NONE).then_some(self.age.head)?;
-        let waited = now.since(self.places[oldest as usize].taken);
-        (self.is_closing || self.is_stalled || waited >= self.limits.grace).then_some(oldest)
-    }
-
-    fn pause_disk(&mut self, now: Nanos, why: &str) {
-        self.counts.disk_errors += 1;
-        self.say(why);
-        let pause = self.limits.disk_pause;
-        self.shelf.as_mut().expect("there is a disk").again_at = now + pause;
-    }
-
-    fn set_appended(&mut self, place: u32, sequence: u64) {
-        match self.places[place as usize].state {
-            State::Waiting => self.lists.remove(&mut self.waiting, place),
-            State::Refused => self.lists.remove(&mut self.refused, place),
-            State::Posted => {}
-            state => unreachable!("a letter that is {state:?} is not written"),
-        }
-        if self.places[place as usize].state != State::Refused {
-            self.ages.remove(&mut self.age, place);
-        }
-        self.places[place as usize].state = State::Appended(sequence);
-        self.lists.push_back(&mut self.appended, place);
-    }
-
-    /// The disk will not take this one: it is the topic's alone.
-    fn set_never_on_disk(&mut self, place: u32, each: Tell<'_>) {
-        if self.places[place as usize].state == State::Refused {
-            self.lists.remove(&mut self.refused, place);
-            self.tell_refused(place, each);
-            return self.free(place);
-        }
-        self.ages.remove(&mut self.age, place);
-        self.places[place as usize].never_on_disk = true;
-    }
-
-    /// One commit, and what it means for what was in the batch.
-    fn commit(&mut self, now: Nanos, each: Tell<'_>) {
-        let shelf = self.shelf.as_mut().expect("there is a disk to commit to");
-        let error = shelf.commit(now).err();
-        // Also a commit that failed may have made the oldest of them durable.
-        while self.appended.head != NONE {
-            let place = self.appended.head;
-            let Place { partition, state, .. } = self.places[place as usize];
-            let State::Appended(sequence) = state else { unreachable!("{state:?} among the appended") };
-            let shelf = self.shelf.as_ref().expect("as above");
-            if sequence > shelf.spill.partition(partition).committed {
-                break;
-            }
-            self.lists.remove(&mut self.appended, place);
-            self.set_on_disk(place, RecordId { partition, sequence }, each);
-        }
-        let Some(error) = error else {
-            debug_assert_eq!(self.appended.len, 0, "a commit that did not fail makes everything durable");
-            return;
-        };
-        self.pause_disk(now, &error.to_string());
-        if let CommitWhy::Io { .. } = error.why {
-            self.take_back(each);
-        }
-    }
-
-    fn set_on_disk(&mut self, place: u32, id: RecordId, each: Tell<'_>) {
-        self.free_bytes(place);
-        let Place { is_reported, with_sink, .. } = self.places[place as usize];
-        let shelf = self.shelf.as_mut().expect("it was written there");
-        shelf.written += 1;
-        if is_reported {
-            shelf.take_off(id);
-            return self.free(place);
-        }
-        if with_sink {
-            shelf.add_shadow(id.partition);
-            self.places[place as usize].state = State::Shadow(id.sequence);
-        }
-        self.tell(place, Settled::Durable { on_disk: true }, each);
-        if !with_sink {
-            self.free(place);
-        }
-    }
-
-    /// The disk failed: what is in the batch is in memory still, and its turn comes again; what the topic has refused as
-    /// well has nowhere to go.
-    fn take_back(&mut self, each: Tell<'_>) {
-        self.shelf.as_mut().expect("it failed").spill.take_back(|_| {});
-        while self.appended.len > 0 {
-            // From the last to the first, each to the front: the order of age stays.
-            let place = self.appended.tail();
-            self.lists.remove(&mut self.appended, place);
-            let Place { is_reported, with_sink, code, .. } = self.places[place as usize];
-            if is_reported {
-                self.free(place);
-            } else if code.is_some() {
-                self.tell_refused(place, each);
-                self.free(place);
-            } else {
-                self.ages.push_front(&mut self.age, place);
-                if with_sink {
-                    self.places[place as usize].state = State::Posted;
-                } else {
-                    self.places[place as usize].state = State::Waiting;
-                    self.lists.push_front(&mut self.waiting, place);
-                }
-            }
-        }
     }
 
     fn post<L: LetterSink>(&mut self, sink: &mut L, now: Nanos) {
