@@ -11,6 +11,7 @@ mod limits;
 mod outage;
 mod recorded;
 mod security;
+mod tail;
 mod topic;
 
 /// Where Kafka is, or a line that says what was skipped.

@@ -12,3 +12,4 @@ mod pressure;
 mod rebuild;
 mod start;
 mod steady;
+mod tail;

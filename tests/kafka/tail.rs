@@ -1,0 +1,1 @@
+//! The tail of a topic.
