@@ -189,7 +189,9 @@ fn it_can_be_told_whether_reading_is_allowed() {
     let _alone = alone();
     let topic = fresh_topic("may");
     let mock = Mock::with_topic(1, &topic, 2);
-    Raw::new(&mock.bootstrap()).send_frames(&topic, 0, 0..100);
+    let raw = Raw::new(&mock.bootstrap());
+    raw.send_frames(&topic, 0, 0..100);
+    raw.flush();
     let config = config(&mock.bootstrap(), &topic);
     let properties = plan(&config, Vec::new()).properties;
     let cpus = affinity::allowed().unwrap();

@@ -15,25 +15,25 @@ use std::time::Duration;
 /// Records that are taken at once.
 const BATCH: usize = 4_096;
 
-/// What is asked for where a partition begins or ends: librdkafka's words for "the earliest" and "the latest", which are the
-/// protocol's too.
+/// Where a partition begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     /// The first offset there is.
-    Low = sys::RD_KAFKA_OFFSET_BEGINNING as isize,
-    /// The one the next record will get.
-    High = sys::RD_KAFKA_OFFSET_END as isize,
+    Low,
+    /// How far it can be read: it ends before an open transaction.
+    Readable,
+    /// The offset that the next record will get.
+    High,
 }
 
 /// Functions whose result is a code, read as a number: a broker may answer with a code that the bindings do not name, and
 /// no Rust enum may hold it.
 mod by_number {
-    use super::{c_char, c_int, sys};
+    use super::{c_int, sys};
     #[allow(clashing_extern_declarations)]
     unsafe extern "C" {
         pub fn rd_kafka_last_error() -> c_int;
         pub fn rd_kafka_event_error(event: *mut sys::rd_kafka_event_t) -> c_int;
-        pub fn rd_kafka_event_error_string(event: *mut sys::rd_kafka_event_t) -> *const c_char;
         pub fn rd_kafka_offsets_for_times(
             client: *mut sys::rd_kafka_t,
             offsets: *mut sys::rd_kafka_topic_partition_list_t,
@@ -51,6 +51,78 @@ pub(super) enum Taken<'a> {
     End { partition: PartitionId, offset: i64 },
     /// librdkafka says that something is wrong; it goes on trying where that can help.
     Fault { partition: PartitionId, code: i32 },
+}
+
+/// The code of a failure, and the partition if it is of one alone.
+pub(super) type EdgeError = (Option<PartitionId>, i32);
+
+/// Partitions of the topic, with an offset each.
+struct OffsetList(NonNull<sys::rd_kafka_topic_partition_list_t>);
+
+impl OffsetList {
+    fn new(topic: &CStr, partitions: &[PartitionId], offset: i64) -> OffsetList {
+        // SAFETY: no pointers; never returns null.
+        let list = unsafe { sys::rd_kafka_topic_partition_list_new(partitions.len() as c_int) };
+        let list = OffsetList(NonNull::new(list).expect("a list can be made"));
+        for partition in partitions {
+            // SAFETY: list and name live; the name is copied. The answer is an element of the list.
+            unsafe {
+                let element =
+                    sys::rd_kafka_topic_partition_list_add(list.0.as_ptr(), topic.as_ptr(), partition.0 as i32);
+                (*element).offset = offset;
+            }
+        }
+        list
+    }
+}
+
+impl Drop for OffsetList {
+    fn drop(&mut self) {
+        // SAFETY: the list is ours and destroyed once.
+        unsafe { sys::rd_kafka_topic_partition_list_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Puts the offsets of an answer where their partitions are.
+fn put_in_order(
+    partitions: &[PartitionId],
+    answers: impl Iterator<Item = *const sys::rd_kafka_topic_partition_t>,
+    offsets: &mut [Option<i64>],
+) -> Result<(), EdgeError> {
+    for (index, answer) in answers.enumerate() {
+        // SAFETY: the caller's answer lives; the code is an integer for C.
+        let (number, offset, code) =
+            unsafe { ((*answer).partition, (*answer).offset, (&raw const (*answer).err).cast::<i32>().read()) };
+        let partition = PartitionId(number as u32);
+        if code != 0 {
+            return Err((Some(partition), code));
+        }
+        // In order, as they were asked for, mostly.
+        let is_at = |place: &usize| partitions.get(*place) == Some(&partition);
+        let place = Some(index).filter(is_at).or_else(|| partitions.iter().position(|asked| *asked == partition));
+        if let Some(place) = place {
+            offsets[place] = Some(offset);
+        }
+    }
+    Ok(())
+}
+
+/// Every partition's offset, or which has none.
+fn all_of(partitions: &[PartitionId], offsets: Vec<Option<i64>>) -> Result<Vec<i64>, EdgeError> {
+    let missing = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__NO_OFFSET as i32;
+    let known = |(partition, offset): (&PartitionId, Option<i64>)| {
+        offset.filter(|offset| *offset >= 0).ok_or((Some(*partition), missing))
+    };
+    partitions.iter().zip(offsets).map(known).collect()
+}
+
+struct Event(NonNull<sys::rd_kafka_event_t>);
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the event came from `rd_kafka_queue_poll`, is owned by us and destroyed once.
+        unsafe { sys::rd_kafka_event_destroy(self.0.as_ptr()) }
+    }
 }
 
 /// The consumer. What it is given lives until the next call.
@@ -152,45 +224,72 @@ impl Reader {
         partitions: &[PartitionId],
         edge: Edge,
         limit: Duration,
-    ) -> Result<Vec<i64>, (Option<PartitionId>, i32)> {
-        struct List(NonNull<sys::rd_kafka_topic_partition_list_t>);
-        impl Drop for List {
-            fn drop(&mut self) {
-                // SAFETY: the list is ours and destroyed once.
-                unsafe { sys::rd_kafka_topic_partition_list_destroy(self.0.as_ptr()) }
-            }
-        }
-        // SAFETY: no pointers; never returns null.
-        let list = unsafe { sys::rd_kafka_topic_partition_list_new(partitions.len() as c_int) };
-        let list = List(NonNull::new(list).expect("a list can be made"));
-        for partition in partitions {
-            // SAFETY: list and name live; the name is copied. The answer is an element of the list.
-            unsafe {
-                let element = sys::rd_kafka_topic_partition_list_add(
-                    list.0.as_ptr(),
-                    self.topic_name.as_ptr(),
-                    partition.0 as i32,
-                );
-                (*element).offset = edge as i64;
-            }
-        }
+    ) -> Result<Vec<i64>, EdgeError> {
+        let list = OffsetList::new(
+            &self.topic_name,
+            partitions,
+            match edge {
+                Edge::Low => sys::RD_KAFKA_OFFSET_BEGINNING.into(),
+                Edge::Readable | Edge::High => sys::RD_KAFKA_OFFSET_END.into(),
+            },
+        );
         let limit_ms = limit.as_millis().clamp(1, 60_000) as c_int;
+        if edge == Edge::High {
+            return self.ends(&list, partitions, limit_ms);
+        }
+        // Asked with the reader's own isolation. The two words for begin and end are the protocol's "times" for them.
         // SAFETY: client and list live.
         let code = unsafe { by_number::rd_kafka_offsets_for_times(self.client.as_ptr(), list.0.as_ptr(), limit_ms) };
-        let mut offsets = Vec::with_capacity(partitions.len());
-        for (index, partition) in partitions.iter().enumerate() {
-            // SAFETY: the list keeps its elements, as many as were added and in that order; the code is an integer for C.
-            let (offset, code) = unsafe {
-                let element = (*list.0.as_ptr()).elems.add(index);
-                debug_assert_eq!((*element).partition, partition.0 as i32);
-                ((*element).offset, (&raw const (*element).err).cast::<i32>().read())
-            };
-            if code != 0 {
-                return Err((Some(*partition), code));
+        let mut offsets = vec![None; partitions.len()];
+        // SAFETY: the list keeps the elements that were added, in their order.
+        let element = |index| unsafe { (*list.0.as_ptr()).elems.add(index).cast_const() };
+        put_in_order(partitions, (0..partitions.len()).map(element), &mut offsets)?;
+        if code == 0 { all_of(partitions, offsets) } else { Err((None, code)) }
+    }
+
+    /// The ends whatever the isolation.
+    fn ends(&self, list: &OffsetList, partitions: &[PartitionId], limit_ms: c_int) -> Result<Vec<i64>, EdgeError> {
+        struct Queue(NonNull<sys::rd_kafka_queue_t>);
+        impl Drop for Queue {
+            fn drop(&mut self) {
+                // SAFETY: the queue is ours and destroyed once; an answer that comes later is dropped by librdkafka.
+                unsafe { sys::rd_kafka_queue_destroy(self.0.as_ptr()) }
             }
-            offsets.push(offset);
         }
-        if code == 0 { Ok(offsets) } else { Err((None, code)) }
+        let mut why = [0 as c_char; 256];
+        // SAFETY: the client lives.
+        let queue = Queue(NonNull::new(unsafe { sys::rd_kafka_queue_new(self.client.as_ptr()) }).expect("a queue"));
+        // SAFETY: client, list and queue live during the call, which copies the list and the options; these are ours and
+        // destroyed once. Without a time-out set, which fails only for one out of its bounds, librdkafka has its own.
+        unsafe {
+            let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
+            let options = sys::rd_kafka_AdminOptions_new(self.client.as_ptr(), operation);
+            sys::rd_kafka_AdminOptions_set_request_timeout(options, limit_ms, why.as_mut_ptr(), why.len());
+            sys::rd_kafka_ListOffsets(self.client.as_ptr(), list.0.as_ptr(), options, queue.0.as_ptr());
+            sys::rd_kafka_AdminOptions_destroy(options);
+        }
+        // A little later than the request itself gives up, so that its own words arrive.
+        // SAFETY: the queue lives.
+        let event = unsafe { sys::rd_kafka_queue_poll(queue.0.as_ptr(), limit_ms + 500) };
+        let Some(event) = NonNull::new(event).map(Event) else {
+            return Err((None, sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__TIMED_OUT as i32));
+        };
+        // SAFETY: the event is ours.
+        let code = unsafe { by_number::rd_kafka_event_error(event.0.as_ptr()) };
+        // SAFETY: as above; null if it is another event.
+        let result = unsafe { sys::rd_kafka_event_ListOffsets_result(event.0.as_ptr()) };
+        if code != 0 || result.is_null() {
+            return Err((None, code));
+        }
+        let mut count = 0;
+        // SAFETY: the result lives as long as the event; the array has as many elements as it says, each with a partition.
+        let elements: Vec<*const sys::rd_kafka_topic_partition_t> = unsafe {
+            let infos = sys::rd_kafka_ListOffsets_result_infos(result, &raw mut count);
+            (0..count).map(|index| sys::rd_kafka_ListOffsetsResultInfo_topic_partition(*infos.add(index))).collect()
+        };
+        let mut offsets = vec![None; partitions.len()];
+        put_in_order(partitions, elements.into_iter(), &mut offsets)?;
+        all_of(partitions, offsets)
     }
 
     /// Begins to read a partition at an offset.
@@ -258,18 +357,16 @@ impl Reader {
         loop {
             // SAFETY: the queue lives; a time-out of 0 does not wait.
             let event = unsafe { sys::rd_kafka_queue_poll(self.events.as_ptr(), 0) };
-            let Some(event) = NonNull::new(event) else { return };
-            // SAFETY: the event is ours; its text lives as long as it, and is copied. It is destroyed once.
-            unsafe {
-                let code = by_number::rd_kafka_event_error(event.as_ptr());
-                // That all are down follows from what was said before.
-                let all_down = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN as i32;
-                if code != 0 && code != all_down {
-                    let text = CStr::from_ptr(by_number::rd_kafka_event_error_string(event.as_ptr())).to_string_lossy();
-                    log::debug!("reading the topic's tail: {text}");
-                    self.last_words = Some(text.into_owned());
-                }
-                sys::rd_kafka_event_destroy(event.as_ptr());
+            let Some(event) = NonNull::new(event).map(Event) else { return };
+            // SAFETY: the event is ours; its text lives as long as it.
+            let (code, text) = unsafe {
+                let text = sys::rd_kafka_event_error_string(event.0.as_ptr());
+                (by_number::rd_kafka_event_error(event.0.as_ptr()), CStr::from_ptr(text).to_string_lossy())
+            };
+            // That all are down follows from what was said before.
+            if code != 0 && code != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN as i32 {
+                log::debug!("reading the topic's tail: {text}");
+                self.last_words = Some(text.into_owned());
             }
         }
     }

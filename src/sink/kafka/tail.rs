@@ -24,11 +24,11 @@ const STEP: i64 = 1_000;
 /// How long the client's queue is waited for at once.
 const TAKE: Duration = Duration::from_millis(10);
 /// One question for the ends of the partitions; it is asked again until the deadline.
-const EDGES_LIMIT: Duration = Duration::from_secs(5);
+const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// Between two of them.
-const EDGES_PAUSE: Duration = Duration::from_millis(100);
+const ASK_PAUSE: Duration = Duration::from_millis(100);
 /// How long a partition is waited for that says it ends before its end: a broker that became its leader a moment ago may
-/// not know yet how far it goes; an open transaction hides what lies behind it.
+/// not know yet how far it goes; an open transaction hides what lies behind it, and is ended soon, mostly.
 const HELD_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is known of a partition beforehand.
@@ -100,7 +100,7 @@ pub struct PartRead {
     pub partition: PartitionId,
     /// The first offset that was asked for.
     pub from: i64,
-    /// The end it had: the offset of the next record then.
+    /// The end it had: the offset of the next record then, or the first that an open transaction held back.
     pub end: i64,
     /// How far it was read: `end`, unless the reading was stopped or something is held back.
     pub upto: i64,
@@ -216,8 +216,8 @@ pub fn read_tail(plan: &TailPlan, each: &mut dyn FnMut(TailRecord<'_>) -> bool) 
     let mut tail = Tail::open(target, &plan.properties, &plan.cpus)?;
     let partitions: Vec<PartitionId> = plan.partitions.iter().map(|part| part.partition).collect();
     let edges = tail.edges(&partitions)?;
-    for (part, (low, end)) in plan.partitions.iter().zip(edges) {
-        tail.add(Part::new(part, low, end, plan.records_max_per_partition));
+    for (part, edges) in plan.partitions.iter().zip(edges) {
+        tail.add(Part::new(part, edges, plan.records_max_per_partition));
     }
     tail.search(plan)?;
     let searched = began.elapsed();
@@ -246,14 +246,14 @@ pub fn may_read(
     let began = Instant::now();
     let target = Target { topic, began, deadline: began + limit };
     let mut tail = Tail::open(target, properties, cpus)?;
-    let (low, end) = tail.edges(&[partition])?[0];
-    let known = TailPart { partition, from: Some(end), acked: None };
-    let mut part = Part::new(&known, low, end, 0);
-    // The answer is either that there is nothing yet, or a record that came just now.
-    part.until = end + 1;
-    tail.add(part);
-    // A partition that lags behind its own end, or hides it behind a transaction, was read all the same.
+    // A partition that lags behind its own end, or hides it behind a transaction, is read all the same.
     tail.held_limit = Duration::ZERO;
+    let edges = tail.edges(&[partition])?[0];
+    let known = TailPart { partition, from: Some(edges.readable), acked: None };
+    let mut part = Part::new(&known, edges, 0);
+    // The answer is either that there is nothing yet, or a record that came just now.
+    part.until = part.from + 1;
+    tail.add(part);
     tail.read("reading", &mut |_, _| Next::Stop).map(drop)
 }
 
@@ -275,11 +275,22 @@ enum Next {
     Stop,
 }
 
+/// Where a partition begins, how far it can be read, and where it ends.
+#[derive(Clone, Copy)]
+struct Edges {
+    low: i64,
+    readable: i64,
+    end: i64,
+}
+
 /// One partition.
 struct Part {
     partition: PartitionId,
     low: i64,
+    /// How far it can be read.
     end: i64,
+    /// Records behind that, which an open transaction holds back.
+    is_held_back: bool,
     /// Where the present reading began, where it ends, and what it expects next.
     from: i64,
     until: i64,
@@ -303,15 +314,18 @@ struct Part {
 }
 
 impl Part {
-    fn new(known: &TailPart, low: i64, end: i64, records_max: u64) -> Part {
-        let is_other = known.from.is_some_and(|from| from > end) || known.acked.is_some_and(|acked| acked >= end);
+    fn new(known: &TailPart, edges: Edges, records_max: u64) -> Part {
+        let is_other =
+            known.from.is_some_and(|from| from > edges.end) || known.acked.is_some_and(|acked| acked >= edges.end);
+        let (low, end) = (edges.low.min(edges.readable), edges.readable);
         let from = known.from.filter(|_| !is_other);
         let began = if from.is_some_and(|from| from >= low) { Began::Known } else { Began::Low };
         Part {
             partition: known.partition,
             low,
             end,
-            from: from.unwrap_or(end).max(low),
+            is_held_back: edges.readable < edges.end,
+            from: from.unwrap_or(end).clamp(low, end),
             until: end,
             next: end,
             is_open: false,
@@ -390,29 +404,48 @@ impl<'a> Tail<'a> {
         self.places[number] = self.parts.len() as u32;
     }
 
-    /// Where the partitions begin and end, asked until there is an answer.
-    fn edges(&mut self, partitions: &[PartitionId]) -> Result<Vec<(i64, i64)>, TailError> {
+    /// Where the partitions begin and end, asked until there is an answer. What an open transaction holds back is waited
+    /// for a moment.
+    fn edges(&mut self, partitions: &[PartitionId]) -> Result<Vec<Edges>, TailError> {
+        let ends = self.ask(partitions, Edge::High)?;
+        let asked = Instant::now();
+        let readable = loop {
+            let readable = self.ask(partitions, Edge::Readable)?;
+            let is_held = readable.iter().zip(&ends).any(|(readable, end)| readable < end);
+            if !is_held || asked.elapsed() >= self.held_limit.min(self.left() / 2) {
+                break readable;
+            }
+            std::thread::sleep(ASK_PAUSE);
+        };
+        let lows = self.ask(partitions, Edge::Low)?;
+        let edges = lows.into_iter().zip(readable).zip(ends);
+        // What comes after the end is not read, though it could be by now.
+        Ok(edges.map(|((low, readable), end)| Edges { low, readable: readable.min(end), end }).collect())
+    }
+
+    fn ask(&mut self, partitions: &[PartitionId], edge: Edge) -> Result<Vec<i64>, TailError> {
         const OPERATION: &str = "asking where it begins and ends";
         let mut said = None;
         loop {
-            let left = self.target.deadline.saturating_duration_since(Instant::now());
+            let left = self.left();
             if left.is_zero() {
                 let (partition, name) = said.unwrap_or((None, "not asked".to_string()));
                 return Err(self.deadline(partition, OPERATION, name));
             }
-            let limit = left.min(EDGES_LIMIT);
-            let lows = self.reader.edges(partitions, Edge::Low, limit);
-            let both = lows.and_then(|lows| Ok((lows, self.reader.edges(partitions, Edge::High, limit)?)));
-            match both {
-                Ok((lows, ends)) => return Ok(lows.into_iter().zip(ends).collect()),
+            match self.reader.edges(partitions, edge, left.min(ASK_LIMIT)) {
+                Ok(offsets) => return Ok(offsets),
                 Err((partition, code)) if is_forbidden(code) => return Err(self.forbidden(partition, OPERATION, code)),
                 Err((partition, code)) => {
                     log::debug!("{OPERATION}: topic {}: {}", self.target.topic, error_name(code));
                     said = Some((partition, error_name(code)));
                 }
             }
-            std::thread::sleep(EDGES_PAUSE.min(left));
+            std::thread::sleep(ASK_PAUSE.min(left));
         }
+    }
+
+    fn left(&self) -> Duration {
+        self.target.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Finds where to begin, for the partitions of which that is not known.
@@ -559,7 +592,8 @@ impl<'a> Tail<'a> {
         let of = |is: fn(&Part) -> bool| -> Vec<u32> {
             self.parts.iter().filter(|part| is(part)).map(|part| part.partition.0).collect()
         };
-        let (others, held) = (of(|part| part.is_other), of(|part| part.was_held && part.next < part.end));
+        let (others, held) =
+            (of(|part| part.is_other), of(|part| part.is_held_back || part.was_held && part.next < part.end));
         let (damaged, limited) = (of(|part| part.is_damaged), of(|part| part.began == Began::Limit));
         let mut warnings = Vec::new();
         if !others.is_empty() {
