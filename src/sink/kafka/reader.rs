@@ -39,6 +39,13 @@ mod by_number {
             offsets: *mut sys::rd_kafka_topic_partition_list_t,
             timeout_ms: c_int,
         ) -> c_int;
+        pub fn rd_kafka_metadata(
+            client: *mut sys::rd_kafka_t,
+            all_topics: c_int,
+            only: *mut sys::rd_kafka_topic_t,
+            answer: *mut *const sys::rd_kafka_metadata,
+            timeout_ms: c_int,
+        ) -> c_int;
     }
 }
 
@@ -290,6 +297,28 @@ impl Reader {
         let mut offsets = vec![None; partitions.len()];
         put_in_order(partitions, elements.into_iter(), &mut offsets)?;
         all_of(partitions, offsets)
+    }
+
+    /// What the cluster says against the topic as a whole: a question for its partitions only says then that there are
+    /// none. `None`: nothing, or there was no answer.
+    pub(super) fn topic_error(&mut self, limit: Duration) -> Option<i32> {
+        let limit_ms = limit.as_millis().clamp(1, 60_000) as c_int;
+        let mut metadata = ptr::null();
+        // SAFETY: client and topic live; the place for the answer is ours.
+        let answer = unsafe {
+            by_number::rd_kafka_metadata(self.client.as_ptr(), 0, self.topic.as_ptr(), &raw mut metadata, limit_ms)
+        };
+        if answer != 0 || metadata.is_null() {
+            return None;
+        }
+        // SAFETY: the answer has as many topics as it says; the code is an integer for C. It is ours, destroyed once.
+        unsafe {
+            let topics = (0..(*metadata).topic_cnt as usize).map(|index| (*metadata).topics.add(index));
+            let codes = topics.map(|topic| (&raw const (*topic).err).cast::<i32>().read());
+            let code = codes.filter(|code| *code != 0).last();
+            sys::rd_kafka_metadata_destroy(metadata);
+            code
+        }
     }
 
     /// Begins to read a partition at an offset.

@@ -434,8 +434,12 @@ impl<'a> Tail<'a> {
             }
             match self.reader.edges(partitions, edge, left.min(ASK_LIMIT)) {
                 Ok(offsets) => return Ok(offsets),
-                Err((partition, code)) if is_forbidden(code) => return Err(self.forbidden(partition, OPERATION, code)),
                 Err((partition, code)) => {
+                    let limit = self.left().min(ASK_LIMIT);
+                    let code = if is_forbidden(code) { code } else { self.reader.topic_error(limit).unwrap_or(code) };
+                    if is_forbidden(code) {
+                        return Err(self.forbidden(partition, OPERATION, code));
+                    }
                     log::debug!("{OPERATION}: topic {}: {}", self.target.topic, error_name(code));
                     said = Some((partition, error_name(code)));
                 }
