@@ -10,6 +10,7 @@ mod report;
 mod run;
 #[cfg(feature = "kafka")]
 mod start;
+pub mod warm_start;
 
 pub use assembly::{Assembly, Blueprint};
 pub use report::{Counts, Report, Stages};

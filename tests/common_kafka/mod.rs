@@ -9,6 +9,7 @@ pub mod admin;
 pub mod hand;
 pub mod load;
 pub mod mock;
+pub mod raw;
 pub mod reader;
 
 pub use load::{Load, finish};

@@ -13,3 +13,4 @@ mod pressure;
 mod rebuild;
 mod start;
 mod steady;
+mod tail;

@@ -145,14 +145,7 @@ impl Handle {
         partitioner: Option<Partitioner>,
     ) -> Result<Handle, HandleError> {
         let settings = settings.clone();
-        let maker = std::thread::Builder::new().name("fencepost-client".into()).spawn(move || {
-            if let Err(error) = affinity::restrict_to(&settings.cpus) {
-                log::warn!("the Kafka client's threads are not kept on CPUs {}: {error}", settings.cpus);
-            }
-            Handle::create_here(&settings, arena, partitioner)
-        });
-        let maker = maker.map_err(|error| HandleError::Thread(error.to_string()))?;
-        maker.join().map_err(|_| HandleError::Thread("it panicked".into()))?
+        made_on(&settings.cpus.clone(), move || Handle::create_here(&settings, arena, partitioner))
     }
 
     fn create_here(
@@ -163,30 +156,10 @@ impl Handle {
         let mut why = [0 as c_char; 512];
         let name = CString::new(settings.topic.as_str());
         let name = name.map_err(|_| HandleError::Create("the topic's name holds a NUL byte".into()))?;
-        // SAFETY: no arguments; never returns null.
-        let conf = unsafe { sys::rd_kafka_conf_new() };
-        for (name, value) in &settings.properties {
-            let set = |place: &mut [c_char; 512]| {
-                let name = CString::new(name.as_str()).ok()?;
-                let value = CString::new(value.as_str()).ok()?;
-                // SAFETY: both strings end in NUL and outlive the call; the place is as long as said.
-                Some(unsafe {
-                    sys::rd_kafka_conf_set(conf, name.as_ptr(), value.as_ptr(), place.as_mut_ptr(), place.len())
-                })
-            };
-            if set(&mut why) != Some(sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK) {
-                // SAFETY: the configuration is still ours.
-                unsafe { sys::rd_kafka_conf_destroy(conf) }
-                let said = text_of(&why);
-                let why = if said.is_empty() { "contains a NUL byte".into() } else { said };
-                return Err(HandleError::Property { name: name.clone(), why });
-            }
-        }
+        let conf = configuration(&settings.properties)?;
         let events = sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_STATS;
         // SAFETY: the configuration is ours.
         unsafe { sys::rd_kafka_conf_set_events(conf, events) }
-        // SAFETY: the callback is a function of this file and keeps nothing.
-        unsafe { sys::rd_kafka_conf_set_log_cb(conf, Some(log_line)) }
         let producer = sys::rd_kafka_type_t::RD_KAFKA_PRODUCER;
         // SAFETY: on success the configuration belongs to the client; the place is as long as said.
         let client = unsafe { sys::rd_kafka_new(producer, conf, why.as_mut_ptr(), why.len()) };
@@ -453,17 +426,60 @@ impl Drop for Handle {
     }
 }
 
+/// Has a client made on a thread that is allowed these CPUs only, since librdkafka's threads inherit that.
+pub(super) fn made_on<T: Send + 'static>(
+    cpus: &CpuSet,
+    make: impl FnOnce() -> Result<T, HandleError> + Send + 'static,
+) -> Result<T, HandleError> {
+    let cpus = cpus.clone();
+    let maker = std::thread::Builder::new().name("fencepost-client".into()).spawn(move || {
+        if let Err(error) = affinity::restrict_to(&cpus) {
+            log::warn!("the Kafka client's threads are not kept on CPUs {cpus}: {error}");
+        }
+        make()
+    });
+    let maker = maker.map_err(|error| HandleError::Thread(error.to_string()))?;
+    maker.join().map_err(|_| HandleError::Thread("it panicked".into()))?
+}
+
+/// A configuration with these properties, whose log lines go to `log`. It is the caller's, to give to a client or to destroy.
+pub(super) fn configuration(properties: &[(String, String)]) -> Result<*mut sys::rd_kafka_conf_t, HandleError> {
+    let mut why = [0 as c_char; 512];
+    // SAFETY: no arguments; never returns null.
+    let conf = unsafe { sys::rd_kafka_conf_new() };
+    for (name, value) in properties {
+        let set = |place: &mut [c_char; 512]| {
+            let name = CString::new(name.as_str()).ok()?;
+            let value = CString::new(value.as_str()).ok()?;
+            // SAFETY: both strings end in NUL and outlive the call; the place is as long as said.
+            Some(unsafe {
+                sys::rd_kafka_conf_set(conf, name.as_ptr(), value.as_ptr(), place.as_mut_ptr(), place.len())
+            })
+        };
+        if set(&mut why) != Some(sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK) {
+            // SAFETY: the configuration is still ours.
+            unsafe { sys::rd_kafka_conf_destroy(conf) }
+            let said = text_of(&why);
+            let why = if said.is_empty() { "contains a NUL byte".into() } else { said };
+            return Err(HandleError::Property { name: name.clone(), why });
+        }
+    }
+    // SAFETY: the callback is a function of this file and keeps nothing.
+    unsafe { sys::rd_kafka_conf_set_log_cb(conf, Some(log_line)) }
+    Ok(conf)
+}
+
 /// What the broker says of a record whose batch was refused for another one.
 const NEIGHBOUR: i32 = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD as i32;
 
 /// A message's code, as a number.
-fn code_of(message: *const sys::rd_kafka_message_t) -> i32 {
-    // SAFETY: called for messages of an event that lives; the field is an integer for C.
+pub(super) fn code_of(message: *const sys::rd_kafka_message_t) -> i32 {
+    // SAFETY: called for messages that live; the field is an integer for C.
     unsafe { (&raw const (*message).err).cast::<i32>().read() }
 }
 
-fn partition_of(message: *const sys::rd_kafka_message_t) -> i32 {
-    // SAFETY: called for messages of an event that lives.
+pub(super) fn partition_of(message: *const sys::rd_kafka_message_t) -> i32 {
+    // SAFETY: called for messages that live.
     unsafe { (*message).partition }
 }
 
@@ -526,7 +542,7 @@ pub fn version() -> u32 {
     unsafe { sys::rd_kafka_version() as u32 }
 }
 
-fn text_of(place: &[c_char]) -> String {
+pub(super) fn text_of(place: &[c_char]) -> String {
     let bytes: Vec<u8> = place.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
