@@ -8,7 +8,7 @@ use crate::config::{Limits, MemorySum};
 use crate::dedup::WindowLimits;
 use crate::divert::DivertLimits;
 use crate::ingress::{Ingress, IngressPlan, Lane, Lanes};
-use crate::metrics::{IngressPage, ShardPage};
+use crate::metrics::{IngressPage, ShardPage, SpillPage};
 use crate::ring::{RingGauge, RingLimits, ring};
 use crate::shard::diversion::Diversion;
 use crate::shard::flight::{Flight, Line};
@@ -69,6 +69,8 @@ pub struct Common<C: Clock> {
     /// One per ring.
     pub gauges: Vec<RingGauge>,
     pub(crate) wakers: Vec<Arc<Waker>>,
+    /// What the disk thread counts; `None`: there is no spill.
+    pub spill_page: Option<Arc<SpillPage>>,
     /// What was allocated, line by line.
     pub memory: MemorySum,
 }
@@ -210,6 +212,7 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
             shard_pages,
             gauges,
             wakers,
+            spill_page: None,
             memory: blueprint.memory(),
         };
         Ok(Assembly { shards, common })

@@ -84,6 +84,8 @@ pub struct Report {
     pub stages: Stages,
     /// Shards whose thread did not end in time, or panicked; their counters may be off by what moved meanwhile.
     pub lost_shards: Vec<u16>,
+    /// Whether the disk thread made its last commit; true without one.
+    pub is_synced: bool,
 }
 
 impl Counts {

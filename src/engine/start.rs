@@ -1,15 +1,27 @@
 //! Start: from a configuration to a router that is warm. Each step is one that can fail with its own words.
 
 use super::assembly::Common;
+use super::disk::{self, DiskThread, Letters, OffsetsKeeper, Opened, Who};
+use super::warming::{WarmReport, Warmed, Warming};
 use super::{Assembly, Blueprint, Counts, Housekeeper, Router, export};
 use crate::clock::SystemClock;
-use crate::config::{Config, ConfigError, Idle, KafkaSettings, Limits, MemorySum, Pin, RecordTime};
+use crate::config::{
+    Config, ConfigError, DivertPolicy, FencesError, Idle, KafkaSettings, Limits, MemorySum, Pin, RecordTime,
+};
+use crate::divert::Keeper;
+use crate::hlc::Hlc;
+use crate::letter::LetterSink;
 use crate::partition::{self, SelfTestFailed};
 use crate::shard::idle::Strategy;
+use crate::shard::shared::WarmBox;
+use crate::shard::{Disk, Policy, Warm};
+use crate::sink::kafka::letters::KafkaLetters;
+use crate::sink::kafka::tail::TailError;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, HandleError, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
-use crate::state::{Remembered, StateDir, StateError};
+use crate::spill::RealDisk;
+use crate::state::{Offsets, Remembered, StateDir, StateError};
 use crate::topology::{self, CpuSet, Placement, PlacementError, affinity, memory};
 use crate::units::{Nanos, ShardId};
 use std::hash::{BuildHasher, RandomState};
@@ -19,6 +31,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two publications of the counters.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+/// What the topic of dead letters gets to answer at start.
+const LETTERS_LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks at the topic while running.
 const DRIFT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -114,6 +128,17 @@ pub enum StartError {
         /// Why it cannot be asked.
         error: TopicError,
     },
+    /// The spill, or the dead letters on disk.
+    #[error("state.dir: {0}")]
+    Spill(#[from] crate::spill::OpenError),
+    /// The topic's tail, from which the dedup window is filled.
+    #[error(
+        "{0}; with dedup.warm_start = false the window begins empty, and repeats from before the start are sent again"
+    )]
+    WarmStart(#[from] TailError),
+    /// The list of fences.
+    #[error(transparent)]
+    Fences(#[from] FencesError),
     /// The producer.
     #[error(transparent)]
     Producer(#[from] HandleError),
@@ -149,6 +174,12 @@ pub struct Readiness {
     pub warm_up: Nanos,
     /// The broker was away, or something was missing; the router started since that is allowed.
     pub is_cold: bool,
+    /// What the dedup window was filled from; `None`: it was not, or not yet.
+    pub warm_start: Option<WarmReport>,
+    /// Triggers found on disk.
+    pub recovered: u64,
+    /// How long it took to read them.
+    pub recovery: Duration,
 }
 
 impl Router<SystemClock> {
@@ -178,25 +209,198 @@ impl Router<SystemClock> {
         if let Some(state) = &state {
             state.write(&identity)?;
         }
+        let opened = match &state {
+            Some(state) => Some(Opened::open(state.path(), &limits, topic.partitions)?),
+            None => None,
+        };
+        let letters = letters_of(config, &mut topic, state.is_some(), &placement.others)?;
         let blueprint = Blueprint {
             partitions: topic.partitions,
             router_id: identity.router_id,
             incarnation: identity.incarnation,
             record_time_is_event: settings.record_time == RecordTime::Event,
+            policy: match limits.divert_policy {
+                DivertPolicy::Spill => Policy::Spill,
+                DivertPolicy::DeadLetter => Policy::DeadLetter,
+                DivertPolicy::Refuse => Policy::Refuse,
+            },
+            has_disk: opened.is_some(),
+            has_letters: letters.is_some(),
             limits: limits.clone(),
         };
         check_memory(&blueprint.memory())?;
-        let (assembly, readiness) = assemble(&blueprint, &settings, config, &mut topic, &placement.others, deadline)?;
+        let properties = producer_properties(&blueprint, &settings, config, &mut topic);
+        let (mut assembly, mut readiness) =
+            assemble(&blueprint, config, properties.clone(), &topic, &placement.others, deadline)?;
         if let Some(bytes) = topic.record_bytes_max {
             assembly.common.shared.set_record_bytes_max(bytes);
         }
+        let highest_on_disk = opened.as_ref().map_or(Hlc::ZERO, |opened| opened.highest);
+        let keeper = match letters {
+            Some(letters) => {
+                if let Some(opened) = &opened {
+                    (readiness.recovered, readiness.recovery) = (opened.recovery.recovered(), opened.took);
+                    topic.warnings.extend(opened.warnings.iter().cloned());
+                }
+                let who =
+                    Who { topic: &config.topic.name, router: &blueprint.router_id, partitions: blueprint.partitions };
+                Some(attach(&mut assembly, &blueprint, disk::make(opened, letters, &limits, &who)))
+            }
+            None => None,
+        };
+        let known = known_offsets(config, state.as_ref(), &mut topic);
+        let warming = Warming {
+            properties,
+            topic: config.topic.name.clone(),
+            partitions: topic.partitions,
+            limits: limits.clone(),
+            known: known.clone(),
+            highest_on_disk,
+            cpus: placement.others.clone(),
+        };
+        let mut begun = known;
+        let cold = if topic.is_reachable {
+            if limits.dedup_warm_start {
+                let Warmed { shards, report, offsets, mut warnings } = warming.read(&topic.leaderless, deadline)?;
+                assembly.shards.iter_mut().zip(shards).for_each(|(shard, warm)| shard.warm_up(warm));
+                readiness.warm_start = Some(report);
+                begun = offsets;
+                topic.warnings.append(&mut warnings);
+            } else {
+                let highest = highest_on_disk;
+                assembly.shards.iter_mut().for_each(|shard| shard.warm_up(Warm { highest, ..Warm::nothing() }));
+            }
+            None
+        } else {
+            let boxes: Vec<Arc<WarmBox>> = assembly.shards.iter().map(|_| Arc::default()).collect();
+            assembly.shards.iter_mut().zip(&boxes).for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm)));
+            Some(Cold { warming, boxes })
+        };
+        let offsets = state.as_ref().map(|state| OffsetsKeeper::new(state.offsets_file(), begun, limits.dedup_ttl));
         let mut router = Router::run(assembly, &placement, strategy(limits.idle))
             .map_err(|error| StartError::System { what: "starting the shards", error })?;
+        if let Some(keeper) = keeper {
+            let shared = Arc::clone(&router.common.shared);
+            let thread =
+                DiskThread::start(keeper, offsets, router.common.clock.clone(), shared, placement.others.clone());
+            router.disk = Some(thread.map_err(|error| StartError::System { what: "starting the disk thread", error })?);
+        }
         router.state = state;
         router.warnings.append(&mut topic.warnings);
-        router.housekeeper = keep_house(topic, config.topic.name.clone(), placement, Arc::clone(&router.common));
+        router.housekeeper = keep_house(topic, config.topic.name.clone(), placement, cold, Arc::clone(&router.common));
         Ok((router, readiness))
     }
+}
+
+/// What a cold start still has to do.
+struct Cold {
+    warming: Warming,
+    boxes: Vec<Arc<WarmBox>>,
+}
+
+impl Cold {
+    /// Reads the topic and hands the shards what it says; false: it cannot be read yet.
+    fn try_warm(&self, leaderless: &[u32]) -> bool {
+        let warming = &self.warming;
+        let highest = warming.highest_on_disk;
+        let nothing = || Warm { highest, ..Warm::nothing() };
+        if !warming.limits.dedup_warm_start {
+            self.boxes.iter().for_each(|warm| warm.put(nothing()));
+            return true;
+        }
+        match warming.read(leaderless, Instant::now() + warming.limits.start_timeout.as_duration()) {
+            Ok(Warmed { shards, report, warnings, .. }) => {
+                warnings.iter().for_each(|warning| log::warn!("{warning}"));
+                log::warn!(
+                    "the topic is there: the dedup window has {} keys of {} records, read in {:.1} s",
+                    report.keys,
+                    report.records,
+                    report.took.as_secs_f64()
+                );
+                self.boxes.iter().zip(shards).for_each(|(warm, content)| warm.put(content));
+                true
+            }
+            Err(error @ TailError::Unauthorized { .. }) => {
+                log::error!("{error}; the window begins empty, and repeats from before the start are sent again");
+                self.boxes.iter().for_each(|warm| warm.put(nothing()));
+                true
+            }
+            Err(error) => {
+                log::warn!("the topic's tail cannot be read yet, nothing is sent before: {error}");
+                false
+            }
+        }
+    }
+}
+
+/// What the last run left of offsets.
+fn known_offsets(config: &Config, state: Option<&StateDir>, topic: &mut Topic) -> Offsets {
+    let name = &config.topic.name;
+    let read = state.map(|state| state.read_offsets(name, topic.partitions));
+    let Some(read) = read else { return Offsets::unknown(name, topic.partitions) };
+    topic.warnings.extend(read.warning);
+    read.offsets.unwrap_or_else(|| Offsets::unknown(name, topic.partitions))
+}
+
+/// Gives each shard its way to the disk thread.
+fn attach<L: LetterSink>(
+    assembly: &mut Assembly<KafkaSink, SystemClock>,
+    blueprint: &Blueprint,
+    made: disk::Made<RealDisk, L>,
+) -> Keeper<RealDisk, Letters<L>> {
+    let disk::Made { keeper, shard_ends, room, page } = made;
+    for (id, (shard, end)) in assembly.shards.iter_mut().zip(shard_ends).enumerate() {
+        let owned = blueprint.partitions_of(ShardId(id as u16));
+        let found = owned.into_iter().map(|partition| keeper.found(partition)).collect();
+        shard.set_disk(Disk { end, room: room.clone(), found });
+    }
+    assembly.common.spill_page = Some(page);
+    keeper
+}
+
+/// Where dead letters go; `None`: nowhere, so that what cannot be delivered is handed back.
+fn letters_of(
+    config: &Config,
+    topic: &mut Topic,
+    has_disk: bool,
+    cpus: &CpuSet,
+) -> Result<Option<Letters<KafkaLetters>>, StartError> {
+    let Some(settings) = config.dead_letter_settings()? else {
+        return Ok(has_disk.then_some(Letters::DiskOnly));
+    };
+    let client = KafkaSettings {
+        bootstrap: settings.bootstrap,
+        record_time: RecordTime::Accepted,
+        properties: settings.properties,
+        linger: Nanos(0),
+    };
+    let properties = kafka::letters::letter_properties(&client);
+    if topic.is_reachable || !settings.same_cluster {
+        let mut desk = TopicDesk::new(&properties, &settings.topic);
+        let plan = config.topic.create.then(|| NewTopicPlan {
+            partitions: topic.partitions,
+            replication: config.topic.replication.into(),
+            min_insync_replicas: config.topic.min_insync_replicas.into(),
+        });
+        let answer = desk.prepare(plan.as_ref(), LETTERS_LIMIT);
+        desk.close();
+        if let Err(error) = answer {
+            let is_named = config.dead_letter.topic.is_some();
+            if !has_disk && !is_named && matches!(error, TopicError::Missing { .. }) {
+                topic.warnings.push(format!(
+                    "there is no topic for dead letters ({}), and no state.dir: what cannot be delivered is handed back as                      failed; make the topic, name another one as dead_letter.topic, or set it to \"off\"",
+                    settings.topic
+                ));
+                return Ok(None);
+            }
+            topic.warnings.push(format!(
+                "dead letters {} until their topic can be used: {error}",
+                if has_disk { "stay on disk" } else { "wait in memory" }
+            ));
+        }
+    }
+    let handle = HandleSettings { topic: settings.topic, properties, cpus: cpus.clone() };
+    Ok(Some(Letters::Topic(KafkaLetters::new(handle)?)))
 }
 
 /// All memory is taken at start, so a sum beyond the machine's is refused there, and not by the kernel an hour later.
@@ -218,6 +422,7 @@ pub fn check_memory(sum: &MemorySum) -> Result<(), StartError> {
 struct Topic {
     desk: TopicDesk,
     partitions: u32,
+    leaderless: Vec<u32>,
     record_bytes_max: Option<usize>,
     is_reachable: bool,
     warnings: Vec<String>,
@@ -253,7 +458,15 @@ impl Topic {
             Err(error) => {
                 let Some(partitions) = pinned else { return Err(StartError::UnknownPartitions { error }) };
                 let warnings = vec![format!("started without the broker: {error}")];
-                return Ok(Topic { desk, partitions, record_bytes_max: None, is_reachable: false, warnings });
+                let leaderless = Vec::new();
+                return Ok(Topic {
+                    desk,
+                    partitions,
+                    leaderless,
+                    record_bytes_max: None,
+                    is_reachable: false,
+                    warnings,
+                });
             }
         };
         let partitions = pinned.unwrap_or(facts.partitions);
@@ -266,7 +479,8 @@ impl Topic {
             });
         }
         let warnings = warnings_of(name, &facts, partitions);
-        Ok(Topic { desk, partitions, record_bytes_max: facts.record_bytes_max, is_reachable: true, warnings })
+        let (record_bytes_max, leaderless) = (facts.record_bytes_max, facts.leaderless);
+        Ok(Topic { desk, partitions, leaderless, record_bytes_max, is_reachable: true, warnings })
     }
 }
 
@@ -309,15 +523,13 @@ fn identify(config: &Config, remembered: Option<Remembered>, partitions: u32) ->
     Remembered { router_id, incarnation, topic: config.topic.name.clone(), partitions }
 }
 
-/// Makes the parts and warms every shard's producer, all at the same time.
-fn assemble(
+/// The producer's properties, with batches that the topic takes.
+fn producer_properties(
     blueprint: &Blueprint,
     settings: &KafkaSettings,
     config: &Config,
     topic: &mut Topic,
-    cpus: &CpuSet,
-    deadline: Instant,
-) -> Result<(Assembly<KafkaSink, SystemClock>, Readiness), StartError> {
+) -> Vec<(String, String)> {
     let mut properties = kafka::properties(settings, blueprint.partitions);
     if let Some(limit) = topic.record_bytes_max
         && let Some(configured) = kafka::bound_batch(&mut properties, limit)
@@ -328,6 +540,18 @@ fn assemble(
              below the topic's limit"
         ));
     }
+    properties
+}
+
+/// Makes the parts and warms every shard's producer, all at the same time.
+fn assemble(
+    blueprint: &Blueprint,
+    config: &Config,
+    properties: Vec<(String, String)>,
+    topic: &Topic,
+    cpus: &CpuSet,
+    deadline: Instant,
+) -> Result<(Assembly<KafkaSink, SystemClock>, Readiness), StartError> {
     let handle_settings = HandleSettings { topic: config.topic.name.clone(), properties, cpus: cpus.clone() };
     let make_sink = |_: ShardId, arena: Arc<Arena>| KafkaSink::new(handle_settings.clone(), arena);
     let mut assembly = Assembly::new(blueprint, SystemClock::new(), make_sink)?;
@@ -373,6 +597,7 @@ fn keep_house(
     mut topic: Topic,
     name: String,
     placement: Placement,
+    mut cold: Option<Cold>,
     common: Arc<Common<SystemClock>>,
 ) -> Option<Housekeeper> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -393,7 +618,8 @@ fn keep_house(
             if is_last {
                 return;
             }
-            if looked.elapsed() < DRIFT_INTERVAL {
+            let interval = if cold.is_some() { PUBLISH_INTERVAL } else { DRIFT_INTERVAL };
+            if looked.elapsed() < interval {
                 continue;
             }
             looked = Instant::now();
@@ -403,6 +629,7 @@ fn keep_house(
                         alarmed = facts.partitions;
                         log::error!("{}", drift_text(&name, facts.partitions, topic.partitions));
                     }
+                    cold = cold.take_if(|cold| !cold.try_warm(&facts.leaderless));
                     // The limit may be changed while we run.
                     if let Some(bytes) = facts.record_bytes_max {
                         common.shared.set_record_bytes_max(bytes);

@@ -178,6 +178,8 @@ pub struct Line {
     pub next_partition_seq: u64,
     /// The highest acknowledged offset; −1: none.
     pub last_acked: i64,
+    /// The one that was shown last.
+    pub shown_acked: i64,
 }
 
 /// The first pause after a partition refused something, doubled up to [`PAUSE_MAX`].
@@ -209,6 +211,7 @@ impl Line {
         last_refusal: 0,
         next_partition_seq: 1,
         last_acked: -1,
+        shown_acked: -1,
     };
 
     /// Puts a slot at the end.

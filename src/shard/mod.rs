@@ -24,13 +24,14 @@ use crate::metrics::{ShardPage, Streak};
 use crate::ring::RingReader;
 use crate::sink::{Report, Sink};
 use crate::slab::{Slab, SlabLimits, SlotId};
+use crate::trigger::Key;
 use crate::units::{Nanos, PartitionId, ShardId, UnixMicros};
-use crate::wire::{self, Frame};
+use crate::wire::Frame;
 use diversion::Diversion;
 use flight::{Flight, Line};
 use foldhash::fast::FixedState;
 use settled::Outstanding;
-use shared::{Failed, FailedReason, Frontier, Gate, Shared};
+use shared::{Failed, FailedReason, Frontier, Gate, Shared, WarmBox};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -103,14 +104,21 @@ pub struct Disk {
 }
 
 /// What a start learnt of the topic.
-#[derive(Default)]
 pub struct Warm {
-    /// Keys that have settled, from the oldest on, as frames of this shard's partitions.
-    pub frames: Vec<Box<[u8]>>,
+    /// Hands over the keys that have settled, oldest first.
+    pub keys: Box<dyn FnOnce(&mut dyn FnMut(Key<'_>)) + Send>,
     /// The frames of the topic, to be held against what was found on disk.
     pub already: Option<Arc<dyn InTopic>>,
     /// The highest stamp of the topic and the disk.
-    pub hlc: Hlc,
+    pub highest: Hlc,
+}
+
+impl Warm {
+    /// Nothing learnt.
+    #[must_use]
+    pub fn nothing() -> Warm {
+        Warm { keys: Box::new(|_| {}), already: None, highest: Hlc::ZERO }
+    }
 }
 
 impl ShardLimits {
@@ -199,6 +207,7 @@ struct Core<S: Sink> {
     in_spill: u64,
     /// Nothing is sent before the window has been filled from the topic.
     is_cold: bool,
+    warm_box: Option<Arc<WarmBox>>,
     is_spilling_rest: bool,
     already: Option<Arc<dyn InTopic>>,
     /// The wall clock at the start of the turn.
@@ -280,6 +289,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             settled_slots: 0,
             in_spill: 0,
             is_cold: false,
+            warm_box: None,
             is_spilling_rest: false,
             already: None,
             wall: UnixMicros(0),
@@ -329,11 +339,11 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         (core.disk, core.room) = (Some(disk.end), disk.room);
     }
 
-    /// The broker is not reachable: nothing is sent until [`Shard::warm_up`] was called. With the policy `spill`,
-    /// everything is spilled meanwhile.
-    pub fn set_cold(&mut self) {
+    /// The broker is not reachable: nothing is sent until something lies in the box. With the policy `spill`, everything is
+    /// spilled meanwhile.
+    pub fn set_cold(&mut self, warm: Arc<WarmBox>) {
         let core = &mut self.core;
-        core.is_cold = true;
+        (core.is_cold, core.warm_box) = (true, Some(warm));
         for index in 0..core.lines.len() as u32 {
             if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
                 core.divert(index);
@@ -427,22 +437,12 @@ impl<S: Sink> Core<S> {
     }
 
     fn warm_up(&mut self, warm: Warm, now: Nanos) {
-        for frame in &warm.frames {
-            let decoded = match wire::decode(frame) {
-                Ok(decoded) => decoded,
-                Err(error) => {
-                    log::warn!("a frame of the topic cannot be read, its repeats will not be noticed: {error}");
-                    continue;
-                }
-            };
-            let key = decoded.frame.key();
-            self.dedup.restore(key, key.hash_with(&self.limits.hasher), now);
-        }
-        if let Err(error) = self.hlc.observe(warm.hlc) {
+        (warm.keys)(&mut |key| self.dedup.restore(key, key.hash_with(&self.limits.hasher), now));
+        if let Err(error) = self.hlc.observe(warm.highest) {
             log::error!("the stamp of what was found at start is not followed: {error}");
         }
         self.already = warm.already;
-        self.is_cold = false;
+        (self.is_cold, self.warm_box) = (false, None);
         for index in 0..self.lines.len() as u32 {
             self.keep_sending(index);
         }

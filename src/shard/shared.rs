@@ -1,11 +1,12 @@
 //! What a shard and the ingresses tell one another while running. Each word has one writer.
 
+use super::Warm;
 use crate::divert::Level;
 use crate::trigger::Priority;
 use crate::units::{PartitionId, Seq};
 use crossbeam::utils::CachePadded;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// Why a trigger that nothing durable would take was handed back.
@@ -143,6 +144,8 @@ pub struct Shared {
     /// Shards write to the disk what is not settled, and leave.
     spill_rest: AtomicBool,
     blocked: Box<[AtomicU8]>,
+    /// By partition: the highest acknowledged offset; −1: none.
+    acked: Box<[AtomicI64]>,
     record_bytes_max: AtomicUsize,
 }
 
@@ -155,6 +158,7 @@ impl Shared {
             abort: AtomicBool::new(false),
             spill_rest: AtomicBool::new(false),
             blocked: (0..partitions).map(|_| AtomicU8::new(0)).collect(),
+            acked: (0..partitions).map(|_| AtomicI64::new(-1)).collect(),
             record_bytes_max: AtomicUsize::new(usize::MAX),
         }
     }
@@ -216,6 +220,18 @@ impl Shared {
         self.blocked.iter().filter(|blocked| blocked.load(Ordering::Relaxed) != 0).count()
     }
 
+    /// The highest acknowledged offset of a partition. `Relaxed`: it is kept for a later start, which begins to read a
+    /// dedup ttl before it.
+    #[must_use]
+    pub fn acked(&self, partition: PartitionId) -> Option<i64> {
+        Some(self.acked[partition.0 as usize].load(Ordering::Relaxed)).filter(|offset| *offset >= 0)
+    }
+
+    /// Said by the partition's shard alone. `Relaxed`, see [`Shared::acked`].
+    pub fn set_acked(&self, partition: PartitionId, offset: i64) {
+        self.acked[partition.0 as usize].store(offset, Ordering::Relaxed);
+    }
+
     /// The largest record the topic takes, in bytes. `Relaxed`: one number, checked again by the shard.
     #[must_use]
     pub fn record_bytes_max(&self) -> usize {
@@ -225,6 +241,30 @@ impl Shared {
     /// Learnt from the topic. `Relaxed`, see [`Shared::record_bytes_max`].
     pub fn set_record_bytes_max(&self, bytes: usize) {
         self.record_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where a shard that started cold finds what was learnt of the topic.
+#[derive(Default)]
+pub struct WarmBox {
+    is_full: AtomicBool,
+    content: Mutex<Option<Warm>>,
+}
+
+impl WarmBox {
+    /// Said once, by whoever read the topic.
+    pub fn put(&self, warm: Warm) {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(warm);
+        // Release, partner: the Acquire in `take`.
+        self.is_full.store(true, Ordering::Release);
+    }
+
+    /// What is there. Costs one load while there is nothing.
+    pub fn take(&self) -> Option<Warm> {
+        if !self.is_full.load(Ordering::Acquire) {
+            return None;
+        }
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

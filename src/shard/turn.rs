@@ -342,7 +342,18 @@ impl<S: Sink> Core<S> {
             return;
         }
         self.ticked = now;
+        if self.is_cold
+            && let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take())
+        {
+            self.warm_up(warm, now);
+        }
         for index in 0..self.lines.len() as u32 {
+            let line = &mut self.lines[index as usize];
+            if line.last_acked != line.shown_acked {
+                line.shown_acked = line.last_acked;
+                let acked = line.last_acked;
+                self.shared.set_acked(self.partition(index), acked);
+            }
             let line = &mut self.lines[index as usize];
             let was_closed = line.breaker.is_closed();
             let waits_for_broker = line.lent > 0 || line.mode == Mode::Careful;

@@ -93,6 +93,23 @@ impl<D: Disk> Spill<D> {
         done
     }
 
+    /// Hands over the newest committed record of a partition, marked or not, if it can be read: one look at its place.
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    pub fn read_newest(&mut self, partition: PartitionId, each: impl FnOnce(Stored<'_>)) {
+        let Some(run) = self.lanes[partition.0 as usize].line.runs().back().copied() else { return };
+        let segment = self.slots[run.slot as usize].as_ref().expect("a run lies in a segment that is there");
+        let ours = |header: &Header| (header.partition, header.sequence) == (partition.0, run.last);
+        if let Step::Record { header, at, .. } =
+            self.scanner.step(&segment.file, segment.id, run.end, segment.end, ours)
+            && ours(&header)
+            && let Entry::Data(kind) = header.entry
+        {
+            each(stored(&header, kind, self.scanner.payload(at, &header)));
+        }
+    }
+
     /// The first live record of the partition from `from` on. Those that should be there and are not are lost.
     pub(super) fn seek(&mut self, partition: u32, from: u64, scanned: &mut u64) -> Sought {
         loop {
