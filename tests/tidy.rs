@@ -35,12 +35,14 @@ const MAY_USE: &[(&str, &str)] = &[
     // Dead letters fall back to a spill of their own: the one mechanism that stands on another.
     ("letter", "units spill"),
     // assembly: the shard is where the mechanisms meet
-    ("shard", "clock units trigger hlc wire partition ring dedup slab metrics sink breaker spill"),
+    // How a shard and the disk thread work together: the spill and the dead letters, behind pipes.
+    ("divert", "units slab spill letter metrics wire"),
+    ("shard", "clock units trigger hlc wire partition ring dedup slab metrics sink breaker spill divert letter"),
     ("ingress", "clock units trigger partition ring metrics topology shard"),
     (
         "engine",
         "clock units config trigger hlc partition wire ring dedup slab metrics topology state breaker spill sink shard \
-         ingress",
+         ingress divert letter",
     ),
     ("replay", "engine config trigger units wire partition verify"),
     // faces: they use the engine, and the words it answers in

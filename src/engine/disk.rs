@@ -1,6 +1,5 @@
 //! The disk thread: opens what lies in the state directory, turns the keeper, and keeps the file of offsets.
 
-use super::StartError;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::divert::{DivertLimits, Keeper, LetterRoom, Room, ShardEnd, SpillRoom, ends};
@@ -8,7 +7,7 @@ use crate::hlc::Hlc;
 use crate::letter::{Desk, DeskLimits, Letter, LetterSink, PostBusy, Posted};
 use crate::metrics::SpillPage;
 use crate::shard::shared::{Gate, Shared};
-use crate::spill::{Budget, Disk, RealDisk, Recovery, Spill, SpillLimits};
+use crate::spill::{Budget, Disk, OpenError, RealDisk, Recovery, Spill, SpillLimits};
 use crate::state::{OffsetTrail, Offsets, OffsetsFile};
 use crate::topology::{CpuSet, affinity};
 use crate::units::{Nanos, PartitionId};
@@ -77,8 +76,8 @@ impl Opened<RealDisk> {
     /// Opens the spill and the dead letters of a state directory, and mends what a crash left.
     ///
     /// # Errors
-    /// [`StartError::Spill`].
-    pub fn open(state: &Path, limits: &Limits, partitions: u32) -> Result<Opened<RealDisk>, StartError> {
+    /// [`OpenError`].
+    pub fn open(state: &Path, limits: &Limits, partitions: u32) -> Result<Opened<RealDisk>, OpenError> {
         let began = Instant::now();
         let spill_limits = limits.spill(partitions);
         let (mut spill, recovery) = Spill::open(RealDisk, &state.join(SPILL_DIR), spill_limits.clone())?;
@@ -230,7 +229,7 @@ impl OffsetsKeeper {
 }
 
 /// The thread, and how to end it.
-pub(super) struct DiskThread {
+pub struct DiskThread {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
 }
@@ -240,7 +239,7 @@ impl DiskThread {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start<D, L, C>(
+    pub fn start<D, L, C>(
         mut keeper: Keeper<D, L>,
         mut offsets: Option<OffsetsKeeper>,
         clock: C,
@@ -294,7 +293,8 @@ impl DiskThread {
     }
 
     /// The shards have left: waits for the last commit, until then at the latest. False: it did not come about.
-    pub(super) fn finish(self, until: Instant) -> bool {
+    #[must_use]
+    pub fn finish(self, until: Instant) -> bool {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         while !self.thread.is_finished() && Instant::now() < until {

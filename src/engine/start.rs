@@ -1,32 +1,35 @@
 //! Start: from a configuration to a router that is warm. Each step is one that can fail with its own words.
 
-use super::assembly::Common;
+mod error;
+mod house;
+mod topic;
+
+pub use error::StartError;
+use house::{Cold, keep_house};
+use topic::Topic;
+
 use super::disk::{self, DiskThread, Letters, OffsetsKeeper, Opened, Who};
 use super::warming::{WarmReport, Warmed, Warming};
-use super::{Assembly, Blueprint, Counts, Housekeeper, Router, export};
+use super::{Assembly, Blueprint, Router};
 use crate::clock::SystemClock;
-use crate::config::{
-    Config, ConfigError, DivertPolicy, FencesError, Idle, KafkaSettings, Limits, MemorySum, Pin, RecordTime,
-};
+use crate::config::{Config, DivertPolicy, Idle, KafkaSettings, MemorySum, Pin, RecordTime};
 use crate::divert::Keeper;
 use crate::hlc::Hlc;
 use crate::letter::LetterSink;
-use crate::partition::{self, SelfTestFailed};
+use crate::partition::{self};
 use crate::shard::idle::Strategy;
 use crate::shard::shared::WarmBox;
 use crate::shard::{Disk, Policy, Warm};
 use crate::sink::kafka::letters::KafkaLetters;
-use crate::sink::kafka::tail::TailError;
-use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError, TopicFacts};
-use crate::sink::kafka::{self, HandleError, HandleSettings, KafkaSink, WarmUp, WarmUpError};
+use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError};
+use crate::sink::kafka::{self, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
 use crate::spill::RealDisk;
-use crate::state::{Offsets, Remembered, StateDir, StateError};
-use crate::topology::{self, CpuSet, Placement, PlacementError, affinity, memory};
+use crate::state::{Offsets, Remembered, StateDir};
+use crate::topology::{self, CpuSet, affinity, memory};
 use crate::units::{Nanos, ShardId};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two publications of the counters.
@@ -35,137 +38,6 @@ const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 const LETTERS_LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks at the topic while running.
 const DRIFT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Why a router did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Something must be in the configuration for this, and is not.
-    #[error("{key} is missing: {fix}")]
-    Missing {
-        /// The key.
-        key: &'static str,
-        /// What to write.
-        fix: &'static str,
-    },
-    /// Our murmur2 does not agree with Kafka's Java client on this machine.
-    #[error(transparent)]
-    SelfTest(#[from] SelfTestFailed),
-    /// librdkafka is too old.
-    #[error("librdkafka {}.{}.{} is linked, 2.10 or newer is needed", got >> 24, got >> 16 & 0xff, got >> 8 & 0xff)]
-    Library {
-        /// Its version number.
-        got: u32,
-    },
-    /// The shards cannot be placed.
-    #[error(transparent)]
-    Placement(#[from] PlacementError),
-    /// The kernel does not say which CPUs there are, or gives no thread.
-    #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system says.
-        error: std::io::Error,
-    },
-    /// More memory than there is.
-    #[error(
-        "the router would take {needed} bytes, and there are {total}: lower what {owner} takes ({what}, {bytes} bytes); \
-         docs/config.md says which keys size it"
-    )]
-    Memory {
-        /// The sum of all parts.
-        needed: u64,
-        /// What the host, or the control group, has.
-        total: u64,
-        /// The largest part.
-        what: String,
-        /// Who takes it.
-        owner: &'static str,
-        /// How much.
-        bytes: u64,
-    },
-    /// The state directory.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The topic.
-    #[error(transparent)]
-    Topic(#[from] TopicError),
-    /// The topic has fewer partitions than the devices are spread over.
-    #[error(
-        "topic {topic} has {got} partitions, {pinned} are pinned by {by}: devices would lose their partitions; \
-         add partitions to the topic, or start with another topic and state directory"
-    )]
-    FewerPartitions {
-        /// The topic.
-        topic: String,
-        /// What it has.
-        got: u32,
-        /// What is pinned.
-        pinned: u32,
-        /// What pins it.
-        by: &'static str,
-    },
-    /// The configuration and the state directory pin different counts.
-    #[error(
-        "topic.partitions = {configured}, but the state directory pinned {remembered} at the first start: \
-         remove the key, or start with another state directory"
-    )]
-    OtherPin {
-        /// In the configuration.
-        configured: u32,
-        /// In the state directory.
-        remembered: u32,
-    },
-    /// Nobody says how many partitions there are.
-    #[error(
-        "the broker cannot be asked ({error}) and the partition count is not known: set topic.partitions, or \
-         start once with the broker up and a state.dir"
-    )]
-    UnknownPartitions {
-        /// Why it cannot be asked.
-        error: TopicError,
-    },
-    /// The spill, or the dead letters on disk.
-    #[error("state.dir: {0}")]
-    Spill(#[from] crate::spill::OpenError),
-    /// The topic's tail, from which the dedup window is filled.
-    #[error(
-        "{0}; with dedup.warm_start = false the window begins empty, and repeats from before the start are sent again"
-    )]
-    WarmStart(#[from] TailError),
-    /// The list of fences.
-    #[error(transparent)]
-    Fences(#[from] FencesError),
-    /// The producer.
-    #[error(transparent)]
-    Producer(#[from] HandleError),
-    /// A shard's producer did not get warm.
-    #[error("shard {shard}: {error}; with start.require_broker = false the router starts all the same")]
-    WarmUp {
-        /// Which shard.
-        shard: ShardId,
-        /// What is missing.
-        error: WarmUpError,
-    },
-}
-
-impl StartError {
-    /// Whether the configuration is to blame, rather than something that is not available.
-    #[must_use]
-    pub fn is_about_config(&self) -> bool {
-        matches!(
-            self,
-            StartError::Config(_)
-                | StartError::Missing { .. }
-                | StartError::Placement(_)
-                | StartError::Memory { .. }
-                | StartError::OtherPin { .. }
-        )
-    }
-}
 
 /// How ready a router was when `start` returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -292,47 +164,6 @@ impl Router<SystemClock> {
     }
 }
 
-/// What a cold start still has to do.
-struct Cold {
-    warming: Warming,
-    boxes: Vec<Arc<WarmBox>>,
-}
-
-impl Cold {
-    /// Reads the topic and hands the shards what it says; false: it cannot be read yet.
-    fn try_warm(&self, leaderless: &[u32]) -> bool {
-        let warming = &self.warming;
-        let highest = warming.highest_on_disk;
-        let nothing = || Warm { highest, ..Warm::nothing() };
-        if !warming.limits.dedup_warm_start {
-            self.boxes.iter().for_each(|warm| warm.put(nothing()));
-            return true;
-        }
-        match warming.read(leaderless, Instant::now() + warming.limits.start_timeout.as_duration()) {
-            Ok(Warmed { shards, report, warnings, .. }) => {
-                warnings.iter().for_each(|warning| log::warn!("{warning}"));
-                log::warn!(
-                    "the topic is there: the dedup window has {} keys of {} records, read in {:.1} s",
-                    report.keys,
-                    report.records,
-                    report.took.as_secs_f64()
-                );
-                self.boxes.iter().zip(shards).for_each(|(warm, content)| warm.put(content));
-                true
-            }
-            Err(error @ TailError::Unauthorized { .. }) => {
-                log::error!("{error}; the window begins empty, and repeats from before the start are sent again");
-                self.boxes.iter().for_each(|warm| warm.put(nothing()));
-                true
-            }
-            Err(error) => {
-                log::warn!("the topic's tail cannot be read yet, nothing is sent before: {error}");
-                false
-            }
-        }
-    }
-}
-
 /// What the last run left of offsets.
 fn known_offsets(config: &Config, state: Option<&StateDir>, topic: &mut Topic) -> Offsets {
     let name = &config.topic.name;
@@ -418,95 +249,6 @@ pub fn check_memory(sum: &MemorySum) -> Result<(), StartError> {
     }
 }
 
-/// The topic as this run takes it.
-struct Topic {
-    desk: TopicDesk,
-    partitions: u32,
-    leaderless: Vec<u32>,
-    record_bytes_max: Option<usize>,
-    is_reachable: bool,
-    warnings: Vec<String>,
-}
-
-impl Topic {
-    /// Asks the cluster, and holds its answer against what is pinned.
-    fn resolve(
-        config: &Config,
-        settings: &KafkaSettings,
-        limits: &Limits,
-        remembered: Option<&Remembered>,
-    ) -> Result<Topic, StartError> {
-        let name = &config.topic.name;
-        let desk = TopicDesk::new(&kafka::properties(settings, 1), name);
-        let remembered = remembered.map(|state| state.partitions);
-        if let (Some(configured), Some(remembered)) = (config.topic.partitions, remembered)
-            && configured != remembered
-        {
-            return Err(StartError::OtherPin { configured, remembered });
-        }
-        let by = if config.topic.partitions.is_some() { "topic.partitions" } else { "the state directory" };
-        let pinned = config.topic.partitions.or(remembered);
-        let plan = config.topic.create.then(|| NewTopicPlan {
-            partitions: pinned.unwrap_or(crate::config::PARTITIONS_CREATED),
-            replication: config.topic.replication.into(),
-            min_insync_replicas: config.topic.min_insync_replicas.into(),
-        });
-        let limit = limits.start_timeout.as_duration();
-        let facts = match desk.prepare(plan.as_ref(), if limits.start_require_broker { limit } else { limit / 4 }) {
-            Ok(facts) => facts,
-            Err(error) if limits.start_require_broker => return Err(error.into()),
-            Err(error) => {
-                let Some(partitions) = pinned else { return Err(StartError::UnknownPartitions { error }) };
-                let warnings = vec![format!("started without the broker: {error}")];
-                let leaderless = Vec::new();
-                return Ok(Topic {
-                    desk,
-                    partitions,
-                    leaderless,
-                    record_bytes_max: None,
-                    is_reachable: false,
-                    warnings,
-                });
-            }
-        };
-        let partitions = pinned.unwrap_or(facts.partitions);
-        if facts.partitions < partitions {
-            return Err(StartError::FewerPartitions {
-                topic: name.clone(),
-                got: facts.partitions,
-                pinned: partitions,
-                by,
-            });
-        }
-        let warnings = warnings_of(name, &facts, partitions);
-        let (record_bytes_max, leaderless) = (facts.record_bytes_max, facts.leaderless);
-        Ok(Topic { desk, partitions, leaderless, record_bytes_max, is_reachable: true, warnings })
-    }
-}
-
-fn warnings_of(name: &str, facts: &TopicFacts, pinned: u32) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if facts.partitions > pinned {
-        warnings.push(drift_text(name, facts.partitions, pinned));
-    }
-    if let Some(why) = &facts.unread {
-        warnings.push(format!("max.message.bytes of topic {name} cannot be read ({why}): records above it fail late"));
-    }
-    if !facts.leaderless.is_empty() {
-        warnings.push(format!("partitions {:?} of topic {name} have no leader just now", facts.leaderless));
-    }
-    warnings
-}
-
-fn drift_text(name: &str, got: u32, pinned: u32) -> String {
-    let meaning = match got.cmp(&pinned) {
-        std::cmp::Ordering::Greater => "the new ones are not used, since devices would change their partition",
-        std::cmp::Ordering::Less => "triggers for the missing ones wait; add partitions to the topic",
-        std::cmp::Ordering::Equal => "as it should be again",
-    };
-    format!("partition_count_drift: topic {name} has {got} partitions, {pinned} are pinned; {meaning}")
-}
-
 /// Who this run is. Without a state directory the incarnation is the date, so that it still rises.
 fn identify(config: &Config, remembered: Option<Remembered>, partitions: u32) -> Remembered {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -590,62 +332,6 @@ fn warm_all(
         let panicked = || WarmUpError { waited: Nanos(0), lacks: "its thread: it panicked".into(), last_error: None };
         warming.into_iter().map(|(id, thread)| (id, thread.join().unwrap_or_else(|_| Err(panicked())))).collect()
     })
-}
-
-/// Looks at the topic now and then, more partitions than pinned are an alarm, once; and publishes the counters.
-fn keep_house(
-    mut topic: Topic,
-    name: String,
-    placement: Placement,
-    mut cold: Option<Cold>,
-    common: Arc<Common<SystemClock>>,
-) -> Option<Housekeeper> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let is_stopped = Arc::clone(&stop);
-    // The clients that start used were made on any CPU; housekeeping makes its own, off the shards'.
-    topic.desk.close();
-    let body = move || {
-        if let Err(error) = affinity::restrict_to(&placement.others) {
-            log::warn!("housekeeping is not kept on CPUs {}: {error}", placement.others);
-        }
-        let mut alarmed = topic.partitions;
-        let mut looked = Instant::now();
-        loop {
-            std::thread::park_timeout(PUBLISH_INTERVAL);
-            // Acquire, partner: the Release in `Router::stop`.
-            let is_last = is_stopped.load(Ordering::Acquire);
-            export::publish(&Counts::of(&common), common.shared.blocked_count());
-            if is_last {
-                return;
-            }
-            let interval = if cold.is_some() { PUBLISH_INTERVAL } else { DRIFT_INTERVAL };
-            if looked.elapsed() < interval {
-                continue;
-            }
-            looked = Instant::now();
-            match topic.desk.facts(Duration::from_secs(5)) {
-                Ok(facts) => {
-                    if facts.partitions != alarmed {
-                        alarmed = facts.partitions;
-                        log::error!("{}", drift_text(&name, facts.partitions, topic.partitions));
-                    }
-                    cold = cold.take_if(|cold| !cold.try_warm(&facts.leaderless));
-                    // The limit may be changed while we run.
-                    if let Some(bytes) = facts.record_bytes_max {
-                        common.shared.set_record_bytes_max(bytes);
-                    }
-                }
-                Err(error) => log::debug!("housekeeping: {error}"),
-            }
-        }
-    };
-    match std::thread::Builder::new().name("fencepost-house".into()).spawn(body) {
-        Ok(thread) => Some(Housekeeper { stop, thread }),
-        Err(error) => {
-            log::error!("no thread for housekeeping, partition drift is not noticed: {error}");
-            None
-        }
-    }
 }
 
 fn pin_list(config: &Config) -> Vec<usize> {

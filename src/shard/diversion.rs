@@ -7,6 +7,7 @@
 //! gap: then the partition is live again.
 
 use super::flight::{Flight, NONE};
+use crate::divert::Found;
 use crate::slab::SlotId;
 use crate::units::Nanos;
 
@@ -142,5 +143,18 @@ impl Diversion {
     /// Whether there is nothing left to do for it in a turn.
     pub fn is_quiet(&self) -> bool {
         self.spilling == 0 && self.parked == 0 && !self.is_reading && !self.wants_release && self.shadow_at == NONE
+    }
+
+    /// With what lies on disk already.
+    pub fn with(found: Found) -> Diversion {
+        Diversion {
+            parked: found.committed - found.released - found.marked,
+            known_lost: found.lost,
+            read_next: found.released + 1,
+            recovered_upto: found.committed,
+            released: found.released,
+            high: found.released,
+            ..Diversion::NONE
+        }
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! `turn` is the loop body, the one place where the rooms meet. `Core` is what it works on.
 
+mod copies;
 pub mod diversion;
 mod divert;
+mod drain;
 pub mod flight;
 pub mod idle;
 mod letters;
