@@ -1,13 +1,13 @@
 //! Letters on disk: which of them are on their way to the topic, and how far each line is. A line is posted in its order;
 //! what the topic refuses for good stays where it is and holds up nothing behind it, until the next run tries again.
 
-use super::{Letter, LetterSink, Posted};
+use super::{Letter, LetterSink, PostBusy, Posted};
 use crate::spill::{AppendError, Budget, CommitError, Disk, Kind, Record, RecordId, Recovery, Spill};
 use crate::units::{Nanos, PartitionId};
 
 /// Lines that one turn looks at.
 const LINES_A_TURN: usize = 1_024;
-/// Letters of one line before the next one has its turn.
+/// Letters of one line that are under way at a time: a line that is stuck leaves room for the others.
 const OF_A_LINE: usize = 32;
 /// Between two commits that only say what is done with.
 const COMMIT_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -115,25 +115,30 @@ impl<D: Disk> Shelf<D> {
         }
     }
 
-    /// Posts what lies here, up to `room` letters; returns how many, and whether the sink takes more.
-    pub(super) fn drain<L: LetterSink>(&mut self, sink: &mut L, token_bit: u64, room: usize) -> (usize, bool) {
+    /// Posts what lies here, up to `room` letters; returns how many, and why the sink takes no more, if it does not.
+    pub(super) fn drain<L: LetterSink>(
+        &mut self,
+        sink: &mut L,
+        token_bit: u64,
+        room: usize,
+    ) -> (usize, Option<PostBusy>) {
         let mut posted = 0;
         if self.spill.records() == 0 {
-            return (0, true);
+            return (0, None);
         }
         for _ in 0..self.lines.len().min(LINES_A_TURN) {
             let partition = PartitionId(self.at as u32);
-            let (count, takes_more) = self.drain_line(partition, sink, token_bit, OF_A_LINE.min(room - posted));
+            let (count, busy) = self.drain_line(partition, sink, token_bit, room - posted);
             posted += count;
-            if !takes_more {
-                return (posted, false);
+            if busy.is_some() {
+                return (posted, busy);
             }
             self.at = (self.at + 1) % self.lines.len();
             if posted == room {
                 break;
             }
         }
-        (posted, true)
+        (posted, None)
     }
 
     fn drain_line<L: LetterSink>(
@@ -142,33 +147,34 @@ impl<D: Disk> Shelf<D> {
         sink: &mut L,
         token_bit: u64,
         room: usize,
-    ) -> (usize, bool) {
+    ) -> (usize, Option<PostBusy>) {
         let line = &mut self.lines[partition.0 as usize];
         let state = self.spill.partition(partition);
         // A shadow would be posted twice; a second way through the line before the first has ended, all of it.
         if state.records == 0 || line.shadows > 0 || (line.again > 0 && line.under_way > 0) {
-            return (0, true);
+            return (0, None);
         }
         if line.again > 0 {
             line.next = std::mem::take(&mut line.again);
         }
+        let room = room.min(OF_A_LINE.saturating_sub(line.under_way as usize));
         let mut posted = 0;
         while posted < room && line.next <= state.committed {
-            let Some(&place) = self.free.last() else { return (posted, true) };
-            let (mut busy, mut is_posted) = (false, false);
+            let Some(&place) = self.free.last() else { return (posted, None) };
+            let (mut busy, mut is_posted) = (None, false);
             let (under_way, unreadable) = (&mut self.under_way, &mut self.unreadable);
             let done = self.spill.read(partition, line.next, Budget { records: 1, ..Budget::default() }, |stored| {
                 match Letter::from_stored(partition, stored.record.meta, stored.record.frame) {
                     None => *unreadable += 1,
                     Some(letter) => {
-                        busy = sink.post(token_bit | u64::from(place), &letter).is_err();
-                        is_posted = !busy;
+                        busy = sink.post(token_bit | u64::from(place), &letter).err();
+                        is_posted = busy.is_none();
                         under_way[place as usize] = stored.id;
                     }
                 }
             });
-            if busy {
-                return (posted, false);
+            if busy.is_some() {
+                return (posted, busy);
             }
             line.next = done.next;
             if is_posted {
@@ -180,7 +186,7 @@ impl<D: Disk> Shelf<D> {
                 break;
             }
         }
-        (posted, true)
+        (posted, None)
     }
 
     /// The topic has spoken about a letter that was posted from here.

@@ -290,6 +290,11 @@ fn a_topic_that_is_away_is_waited_for_then_the_disk_is_used_and_drained_in_order
         rig.turns(20);
         assert_eq!(rig.reported("disk"), ids(0..30), "{mode:?}");
         assert!(rig.desk.is_stalled());
+        // It is asked now and then, with one letter.
+        rig.seconds(2);
+        let posts = rig.sink.world().posts;
+        rig.seconds(10);
+        assert!(rig.sink.world().posts - posts <= 20, "{mode:?}: {}", rig.sink.world().posts - posts);
         // What comes now does not wait for another grace.
         rig.take_all(30..60);
         rig.turns(2);
