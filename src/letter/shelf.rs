@@ -11,6 +11,8 @@ const LINES_A_TURN: usize = 1_024;
 const OF_A_LINE: usize = 32;
 /// Between two commits that only say what is done with.
 const COMMIT_INTERVAL: Nanos = Nanos::from_millis(100);
+/// The same while the disk is full.
+const FULL_INTERVAL: Nanos = Nanos::from_millis(20);
 
 /// How far a line is.
 #[derive(Clone, Copy, Default)]
@@ -35,6 +37,8 @@ pub(super) struct Shelf<D: Disk> {
     at: usize,
     /// Nothing is written before: the disk was full, or failed.
     pub(super) again_at: Nanos,
+    /// The last letter that was to be written found no space.
+    had_no_space: bool,
     /// What is done with is committed then.
     commit_at: Nanos,
     /// Found at open.
@@ -58,6 +62,7 @@ impl<D: Disk> Shelf<D> {
             free: (0..under_way as u32).rev().collect(),
             at: 0,
             again_at: Nanos(0),
+            had_no_space: false,
             commit_at: Nanos(0),
             recovered: recovery.recovered(),
             lost_before: recovery.lost,
@@ -78,20 +83,26 @@ impl<D: Disk> Shelf<D> {
 
     pub(super) fn append(&mut self, partition: PartitionId, meta: &[u8], frame: &[u8]) -> Result<u64, AppendError> {
         let record = Record { partition, kind: Kind::DeadLetter, meta, frame };
-        self.spill.append_from_reserve(record).map(|id| id.sequence)
+        let answer = self.spill.append_from_reserve(record).map(|id| id.sequence);
+        self.had_no_space = matches!(answer, Err(AppendError::NoSpace { .. }));
+        answer
     }
 
-    /// Whether to commit: what waits for it has waited long enough, or the volume was full. The spill counts commits
-    /// until it asks for space again; one with nothing to write costs nothing but that.
-    pub(super) fn wants_commit(&self, now: Nanos, at_once: bool) -> bool {
-        match self.spill.is_dirty() {
-            true => now >= self.again_at && (at_once || now >= self.commit_at),
-            false => self.spill.room().volume_full,
-        }
+    /// Whether to commit: when letters wait for it, at once, unless the disk has just failed; what is done with, now and
+    /// then. On a full disk also with nothing to write: a commit is what makes room, and its count is how often the spill
+    /// asks a full volume for space again.
+    pub(super) fn wants_commit(&self, now: Nanos, has_letters: bool, at_once: bool) -> bool {
+        let is_due = has_letters || at_once || now >= self.commit_at;
+        let may_write = now >= self.again_at || (self.is_full() && !has_letters);
+        is_due && may_write && (self.spill.is_dirty() || self.is_full())
+    }
+
+    fn is_full(&self) -> bool {
+        self.had_no_space || self.spill.room().volume_full
     }
 
     pub(super) fn commit(&mut self, now: Nanos) -> Result<(), CommitError> {
-        self.commit_at = now + COMMIT_INTERVAL;
+        self.commit_at = now + if self.is_full() { FULL_INTERVAL } else { COMMIT_INTERVAL };
         self.spill.commit().map(|_| ())
     }
 
