@@ -1,5 +1,7 @@
 //! The desk's limits, its answers and its counters.
 
+use super::notes::META_BYTES_MAX;
+use crate::spill::SpillLimits;
 use crate::units::Nanos;
 
 /// How much the desk holds and how long it waits.
@@ -22,17 +24,31 @@ pub struct DeskLimits {
 }
 
 impl DeskLimits {
-    /// The defaults: 8 MiB of letters, each up to 2 MiB; a grace of 5 s.
+    /// The defaults: 8 MiB of letters, each of a value up to 2 MiB; a grace of 5 s.
     #[must_use]
     pub fn new(partitions: u32) -> DeskLimits {
         DeskLimits {
             partitions,
             memory_bytes: 8 << 20,
-            letter_bytes: 2 << 20,
+            letter_bytes: (2 << 20) + META_BYTES_MAX,
             grace: Nanos::from_millis(5_000),
             retry_pause: Nanos::from_millis(500),
             disk_pause: Nanos::from_millis(500),
             drain_letters: 256,
+        }
+    }
+
+    /// Limits of a spill that takes every letter this desk does, in up to `limit_bytes` of disk (at least 320 MiB). A
+    /// reserve beyond one segment is of no use here: every letter is one that was accepted.
+    #[must_use]
+    pub fn spill_limits(&self, limit_bytes: u64) -> SpillLimits {
+        SpillLimits {
+            limit_bytes,
+            reserve_bytes: 1 << 20,
+            partition_bytes: limit_bytes,
+            record_bytes: self.letter_bytes,
+            marks: 16_384,
+            ..SpillLimits::new(self.partitions)
         }
     }
 }
@@ -100,4 +116,21 @@ pub struct DeskCounts {
     pub unreadable: u64,
     /// Times the disk failed or was full.
     pub disk_errors: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spill_of_the_defaults_fits_from_one_partition_to_the_most() {
+        for partitions in [1, 24, 100_000] {
+            let limits = DeskLimits::new(partitions).spill_limits(1 << 30);
+            limits.check().unwrap();
+            assert_eq!(limits.record_bytes, DeskLimits::new(partitions).letter_bytes);
+        }
+        DeskLimits::new(24).spill_limits(320 << 20).check().unwrap();
+        let text = DeskLimits::new(24).spill_limits((320 << 20) - 1).check().unwrap_err().to_string();
+        assert!(text.contains("limit_bytes"), "{text}");
+    }
 }

@@ -714,6 +714,16 @@ mod tests {
         assert_eq!(read_meta(&place[..len + 1]), None, "a byte too many");
     }
 
+    #[test]
+    fn the_formats_page_names_every_header_and_reason() {
+        let page = include_str!("../../docs/formats.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("Dead letters")).unwrap();
+        for name in header::ALL.into_iter().chain(NAMED.map(|(_, _, name)| name)) {
+            assert!(section.contains(&format!("`{name}`")), "{name}");
+        }
+        assert!(section.contains("65,535") && META_BYTES_MAX == 65_535);
+    }
+
     type AnyNotes = (String, [String; 5], Option<u32>, [u32; 2], [i64; 2]);
 
     fn any_notes() -> impl Strategy<Value = AnyNotes> {

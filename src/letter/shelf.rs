@@ -1,16 +1,18 @@
 //! Letters on disk: which of them are on their way to the topic, and how far each line is. A line is posted in its order;
 //! what the topic refuses for good stays where it is and holds up nothing behind it, until the next run tries again.
 
-use super::{Letter, LetterSink, Posted};
+use super::{Letter, LetterSink, PostBusy, Posted};
 use crate::spill::{AppendError, Budget, CommitError, Disk, Kind, Record, RecordId, Recovery, Spill};
 use crate::units::{Nanos, PartitionId};
 
 /// Lines that one turn looks at.
 const LINES_A_TURN: usize = 1_024;
-/// Letters of one line before the next one has its turn.
+/// Letters of one line that are under way at a time: a line that is stuck leaves room for the others.
 const OF_A_LINE: usize = 32;
 /// Between two commits that only say what is done with.
 const COMMIT_INTERVAL: Nanos = Nanos::from_millis(100);
+/// The same while the disk is full.
+const FULL_INTERVAL: Nanos = Nanos::from_millis(20);
 
 /// How far a line is.
 #[derive(Clone, Copy, Default)]
@@ -35,6 +37,8 @@ pub(super) struct Shelf<D: Disk> {
     at: usize,
     /// Nothing is written before: the disk was full, or failed.
     pub(super) again_at: Nanos,
+    /// The last letter that was to be written found no space.
+    had_no_space: bool,
     /// What is done with is committed then.
     commit_at: Nanos,
     /// Found at open.
@@ -58,6 +62,7 @@ impl<D: Disk> Shelf<D> {
             free: (0..under_way as u32).rev().collect(),
             at: 0,
             again_at: Nanos(0),
+            had_no_space: false,
             commit_at: Nanos(0),
             recovered: recovery.recovered(),
             lost_before: recovery.lost,
@@ -78,20 +83,26 @@ impl<D: Disk> Shelf<D> {
 
     pub(super) fn append(&mut self, partition: PartitionId, meta: &[u8], frame: &[u8]) -> Result<u64, AppendError> {
         let record = Record { partition, kind: Kind::DeadLetter, meta, frame };
-        self.spill.append_from_reserve(record).map(|id| id.sequence)
+        let answer = self.spill.append_from_reserve(record).map(|id| id.sequence);
+        self.had_no_space = matches!(answer, Err(AppendError::NoSpace { .. }));
+        answer
     }
 
-    /// Whether to commit: what waits for it has waited long enough, or the volume was full. The spill counts commits
-    /// until it asks for space again; one with nothing to write costs nothing but that.
-    pub(super) fn wants_commit(&self, now: Nanos, at_once: bool) -> bool {
-        match self.spill.is_dirty() {
-            true => now >= self.again_at && (at_once || now >= self.commit_at),
-            false => self.spill.room().volume_full,
-        }
+    /// Whether to commit: when letters wait for it, at once, unless the disk has just failed; what is done with, now and
+    /// then. On a full disk also with nothing to write: a commit is what makes room, and its count is how often the spill
+    /// asks a full volume for space again.
+    pub(super) fn wants_commit(&self, now: Nanos, has_letters: bool, at_once: bool) -> bool {
+        let is_due = has_letters || at_once || now >= self.commit_at;
+        let may_write = now >= self.again_at || (self.is_full() && !has_letters);
+        is_due && may_write && (self.spill.is_dirty() || self.is_full())
+    }
+
+    fn is_full(&self) -> bool {
+        self.had_no_space || self.spill.room().volume_full
     }
 
     pub(super) fn commit(&mut self, now: Nanos) -> Result<(), CommitError> {
-        self.commit_at = now + COMMIT_INTERVAL;
+        self.commit_at = now + if self.is_full() { FULL_INTERVAL } else { COMMIT_INTERVAL };
         self.spill.commit().map(|_| ())
     }
 
@@ -115,25 +126,30 @@ impl<D: Disk> Shelf<D> {
         }
     }
 
-    /// Posts what lies here, up to `room` letters; returns how many, and whether the sink takes more.
-    pub(super) fn drain<L: LetterSink>(&mut self, sink: &mut L, token_bit: u64, room: usize) -> (usize, bool) {
+    /// Posts what lies here, up to `room` letters; returns how many, and why the sink takes no more, if it does not.
+    pub(super) fn drain<L: LetterSink>(
+        &mut self,
+        sink: &mut L,
+        token_bit: u64,
+        room: usize,
+    ) -> (usize, Option<PostBusy>) {
         let mut posted = 0;
         if self.spill.records() == 0 {
-            return (0, true);
+            return (0, None);
         }
         for _ in 0..self.lines.len().min(LINES_A_TURN) {
             let partition = PartitionId(self.at as u32);
-            let (count, takes_more) = self.drain_line(partition, sink, token_bit, OF_A_LINE.min(room - posted));
+            let (count, busy) = self.drain_line(partition, sink, token_bit, room - posted);
             posted += count;
-            if !takes_more {
-                return (posted, false);
+            if busy.is_some() {
+                return (posted, busy);
             }
             self.at = (self.at + 1) % self.lines.len();
             if posted == room {
                 break;
             }
         }
-        (posted, true)
+        (posted, None)
     }
 
     fn drain_line<L: LetterSink>(
@@ -142,33 +158,34 @@ impl<D: Disk> Shelf<D> {
         sink: &mut L,
         token_bit: u64,
         room: usize,
-    ) -> (usize, bool) {
+    ) -> (usize, Option<PostBusy>) {
         let line = &mut self.lines[partition.0 as usize];
         let state = self.spill.partition(partition);
         // A shadow would be posted twice; a second way through the line before the first has ended, all of it.
         if state.records == 0 || line.shadows > 0 || (line.again > 0 && line.under_way > 0) {
-            return (0, true);
+            return (0, None);
         }
         if line.again > 0 {
             line.next = std::mem::take(&mut line.again);
         }
+        let room = room.min(OF_A_LINE.saturating_sub(line.under_way as usize));
         let mut posted = 0;
         while posted < room && line.next <= state.committed {
-            let Some(&place) = self.free.last() else { return (posted, true) };
-            let (mut busy, mut is_posted) = (false, false);
+            let Some(&place) = self.free.last() else { return (posted, None) };
+            let (mut busy, mut is_posted) = (None, false);
             let (under_way, unreadable) = (&mut self.under_way, &mut self.unreadable);
             let done = self.spill.read(partition, line.next, Budget { records: 1, ..Budget::default() }, |stored| {
                 match Letter::from_stored(partition, stored.record.meta, stored.record.frame) {
                     None => *unreadable += 1,
                     Some(letter) => {
-                        busy = sink.post(token_bit | u64::from(place), &letter).is_err();
-                        is_posted = !busy;
+                        busy = sink.post(token_bit | u64::from(place), &letter).err();
+                        is_posted = busy.is_none();
                         under_way[place as usize] = stored.id;
                     }
                 }
             });
-            if busy {
-                return (posted, false);
+            if busy.is_some() {
+                return (posted, busy);
             }
             line.next = done.next;
             if is_posted {
@@ -180,7 +197,7 @@ impl<D: Disk> Shelf<D> {
                 break;
             }
         }
-        (posted, true)
+        (posted, None)
     }
 
     /// The topic has spoken about a letter that was posted from here.

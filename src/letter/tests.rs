@@ -290,6 +290,11 @@ fn a_topic_that_is_away_is_waited_for_then_the_disk_is_used_and_drained_in_order
         rig.turns(20);
         assert_eq!(rig.reported("disk"), ids(0..30), "{mode:?}");
         assert!(rig.desk.is_stalled());
+        // It is asked now and then, with one letter.
+        rig.seconds(2);
+        let posts = rig.sink.world().posts;
+        rig.seconds(10);
+        assert!(rig.sink.world().posts - posts <= 20, "{mode:?}: {}", rig.sink.world().posts - posts);
         // What comes now does not wait for another grace.
         rig.take_all(30..60);
         rig.turns(2);
@@ -456,6 +461,28 @@ fn a_full_disk_that_is_freed_takes_what_waits() {
     let counts = rig.desk.counts();
     assert_eq!((counts.waiting, counts.on_disk), (0, next), "{counts:?}");
     assert_eq!(rig.reported("disk"), ids(0..next));
+}
+
+/// What was taken off the disk makes the room that what waits for it needs: the one must not wait for the other.
+#[test]
+fn a_refused_letter_and_a_full_disk_do_not_wait_for_one_another() {
+    let mut rig = Rig::new(Mode::Silent);
+    rig.disk.set_capacity(rig.disk.used());
+    rig.take_all(0..16);
+    rig.turns(101);
+    // Both tries of a commit fail, and with them go the segments that were allocated ahead.
+    for id in 16..18 {
+        rig.take_all(id..id + 1);
+        rig.disk.fail_next(Operation::Write, 2);
+        rig.turns(11);
+    }
+    rig.sink.set(Mode::Refusing);
+    rig.turns(1);
+    rig.sink.set(Mode::Up);
+    rig.disk.set_capacity(1 << 30);
+    rig.seconds(3);
+    let counts = rig.desk.counts();
+    assert_eq!((counts.waiting, counts.on_disk, counts.refused), (0, 0, 0), "{counts:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #[path = "../common_kafka/mod.rs"]
 mod common_kafka;
 
+mod letters;
 mod limits;
 mod outage;
 mod recorded;

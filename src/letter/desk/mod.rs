@@ -12,7 +12,7 @@ use super::links::{Links, List, NONE};
 use super::notes::{META_BYTES_MAX, meta_len, write_meta};
 use super::shelf::Shelf;
 use super::store::Store;
-use super::{Letter, LetterSink, Posted};
+use super::{Letter, LetterSink, PostBusy, Posted};
 use crate::spill::{Disk, RecordId, Recovery, Spill};
 use crate::units::{Nanos, PartitionId};
 
@@ -451,9 +451,9 @@ impl<D: Disk> Core<D> {
             true => usize::from(holds == 0),
         };
         if room > 0 {
-            let (posted, takes_more) = shelf.drain(sink, FROM_DISK, room);
+            let (posted, busy) = shelf.drain(sink, FROM_DISK, room);
             self.counts.posted += posted as u64;
-            if self.is_stalled && !takes_more {
+            if busy == Some(PostBusy::NotReady) {
                 // Each try reads the disk.
                 self.post_again_at = now + self.limits.retry_pause;
             }

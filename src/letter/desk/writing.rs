@@ -29,8 +29,8 @@ impl<D: Disk> Core<D> {
                 }
             }
         }
-        let at_once = self.appended.len > 0 || self.is_closing;
-        if self.shelf.as_ref().is_some_and(|shelf| shelf.wants_commit(now, at_once)) {
+        let (has_letters, at_once) = (self.appended.len > 0, self.is_closing);
+        if self.shelf.as_ref().is_some_and(|shelf| shelf.wants_commit(now, has_letters, at_once)) {
             self.commit(now, each);
         }
     }
