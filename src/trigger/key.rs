@@ -32,9 +32,9 @@ impl<'a> Key<'a> {
         }
         let (device_id, rest) = text(stored)?;
         let (fence_id, rest) = text(rest)?;
-        let [state, second @ ..] = *rest.as_array::<9>()?;
-        let state = State::from_number(state)?;
-        Some(Key { device_id, fence_id, state, event_second: i64::from_le_bytes(second) })
+        let (&[state, ref second @ ..], rest) = rest.split_first_chunk::<9>()?;
+        let state = State::from_number(state).filter(|_| rest.is_empty())?;
+        Some(Key { device_id, fence_id, state, event_second: i64::from_le_bytes(*second) })
     }
 }
 

@@ -315,9 +315,9 @@ impl Reader {
         unsafe {
             let topics = (0..(*metadata).topic_cnt as usize).map(|index| (*metadata).topics.add(index));
             let codes = topics.map(|topic| (&raw const (*topic).err).cast::<i32>().read());
-            let code = codes.filter(|code| *code != 0).last();
+            let code = codes.fold(0, |said, code| if code == 0 { said } else { code });
             sys::rd_kafka_metadata_destroy(metadata);
-            code
+            Some(code).filter(|code| *code != 0)
         }
     }
 
@@ -423,9 +423,9 @@ fn taken<'a>(message: *const sys::rd_kafka_message_t) -> Taken<'a> {
         }
         code => return Taken::Fault { partition, code },
     }
-    // SAFETY: key and payload are null, or point to as many bytes as said, which live as long as the message.
     let bytes = |start: *mut std::ffi::c_void, len: usize| match NonNull::new(start) {
         None => &[][..],
+        // SAFETY: key and payload are null, or point to as many bytes as said, which live as long as the message.
         Some(start) => unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<u8>(), len) },
     };
     // SAFETY: as above; the kind of time is written to our own place.

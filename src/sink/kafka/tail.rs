@@ -10,6 +10,9 @@
 //!
 //! Costs 16 MB for what is read ahead, and one request to each leader for the ends. Speed: docs/numbers.md, "Warm start".
 
+mod part;
+
+use self::part::{Edges, Part};
 use super::connection_properties;
 use super::handle::{HandleError, error_name};
 use super::reader::{Edge, Reader, Taken};
@@ -19,8 +22,6 @@ use rdkafka_sys::rd_kafka_resp_err_t as code;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// The first step back from the end, in offsets. Each further one is twice as long.
-const STEP: i64 = 1_000;
 /// How long the client's queue is waited for at once.
 const TAKE: Duration = Duration::from_millis(10);
 /// One question for the ends of the partitions; it is asked again until the deadline.
@@ -273,109 +274,6 @@ enum Next {
     Enough,
     /// Enough of all.
     Stop,
-}
-
-/// Where a partition begins, how far it can be read, and where it ends.
-#[derive(Clone, Copy)]
-struct Edges {
-    low: i64,
-    readable: i64,
-    end: i64,
-}
-
-/// One partition.
-struct Part {
-    partition: PartitionId,
-    low: i64,
-    /// How far it can be read.
-    end: i64,
-    /// Records behind that, which an open transaction holds back.
-    is_held_back: bool,
-    /// Where the present reading began, where it ends, and what it expects next.
-    from: i64,
-    until: i64,
-    next: i64,
-    is_open: bool,
-    /// Since when it says that it ends before `until`.
-    held: Option<Instant>,
-    was_held: bool,
-    is_damaged: bool,
-    is_other: bool,
-    records: u64,
-    began: Began,
-    /// No search goes below.
-    floor: i64,
-    is_found: bool,
-    /// The first frame of the present step.
-    first: Option<UnixMicros>,
-    newest: Option<UnixMicros>,
-    /// Whether an earlier step told the newest frame: then the first of this one is all that is asked for.
-    knows_newest: bool,
-}
-
-impl Part {
-    fn new(known: &TailPart, edges: Edges, records_max: u64) -> Part {
-        let is_other =
-            known.from.is_some_and(|from| from > edges.end) || known.acked.is_some_and(|acked| acked >= edges.end);
-        let (low, end) = (edges.low.min(edges.readable), edges.readable);
-        let from = known.from.filter(|_| !is_other);
-        let began = if from.is_some_and(|from| from >= low) { Began::Known } else { Began::Low };
-        Part {
-            partition: known.partition,
-            low,
-            end,
-            is_held_back: edges.readable < edges.end,
-            from: from.unwrap_or(end).clamp(low, end),
-            until: end,
-            next: end,
-            is_open: false,
-            held: None,
-            was_held: false,
-            is_damaged: false,
-            is_other,
-            records: 0,
-            began,
-            floor: end.saturating_sub(i64::try_from(records_max).unwrap_or(i64::MAX)).max(low),
-            is_found: from.is_some(),
-            first: None,
-            newest: None,
-            knows_newest: false,
-        }
-    }
-
-    /// One step further back, or the last one, which nothing needs to be read for.
-    fn step_back(&mut self) {
-        let step = if self.from == self.end { STEP } else { (self.end - self.from).saturating_mul(2) };
-        self.until = self.from;
-        self.from = self.end.saturating_sub(step).max(self.floor);
-        if self.from == self.floor {
-            self.is_found = true;
-            self.began = if self.floor == self.low { Began::Low } else { Began::Limit };
-        }
-        (self.first, self.knows_newest) = (None, self.newest.is_some());
-    }
-
-    /// Whether the step that was read is far enough back.
-    fn judge(&mut self, ttl: Nanos) {
-        let ttl_us = i64::try_from(ttl.0 / 1_000).unwrap_or(i64::MAX);
-        if let (Some(first), Some(newest)) = (self.first, self.newest)
-            && first.0 < newest.0.saturating_sub(ttl_us)
-        {
-            self.is_found = true;
-            self.began = Began::Searched;
-        }
-    }
-
-    fn as_read(&self) -> PartRead {
-        PartRead {
-            partition: self.partition,
-            from: self.from,
-            end: self.end,
-            upto: self.next,
-            records: self.records,
-            began: self.began,
-        }
-    }
 }
 
 struct Tail<'a> {
