@@ -32,12 +32,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between two publications of the counters.
-const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// What the topic of dead letters gets to answer at start.
 const LETTERS_LIMIT: Duration = Duration::from_secs(5);
-/// Between two looks at the topic while running.
-const DRIFT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How ready a router was when `start` returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
