@@ -25,6 +25,7 @@ pub mod topology;
 // -- assembly: the shard is where they meet
 pub mod engine;
 pub mod ingress;
+pub mod replay;
 pub mod shard;
 pub mod state;
 // -- faces and proof: the checkers recompute the slow, obvious way

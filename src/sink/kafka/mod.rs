@@ -6,6 +6,7 @@
 
 pub mod features;
 pub mod handle;
+pub mod headers;
 pub mod topic;
 mod warm;
 
