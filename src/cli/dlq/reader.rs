@@ -125,25 +125,37 @@ impl TopicReader {
         self.consumer.client().fetch_cluster_id(ANSWER_LIMIT).unwrap_or_default()
     }
 
-    /// For each of these partitions the offset of the first record that is not older than this. Where the broker does not
-    /// say, the partition's beginning.
+    /// For each of these partitions the offset of the first record that is not older than this; [`i64::MAX`] when all are
+    /// older. Where the broker does not say, the partition's beginning.
     ///
     /// # Errors
     /// The list cannot be made: a partition's number is beyond all bounds.
     pub(super) fn offsets_from(&self, partitions: &[u32], since_ms: i64) -> Result<BTreeMap<u32, i64>, CliError> {
+        let mut offsets = self.ask_by_time(partitions, since_ms.max(0))?;
+        // "All are older" is also what a broker says that does not know times. One that does finds a record of any time.
+        let doubtful: Vec<u32> = offsets.iter().filter(|(_, offset)| **offset == i64::MAX).map(|(of, _)| *of).collect();
+        if !doubtful.is_empty() {
+            let of_any_time = self.ask_by_time(&doubtful, 0)?;
+            for (partition, _) in of_any_time.into_iter().filter(|(_, offset)| *offset == i64::MAX) {
+                offsets.insert(partition, 0);
+            }
+        }
+        Ok(offsets)
+    }
+
+    fn ask_by_time(&self, partitions: &[u32], since_ms: i64) -> Result<BTreeMap<u32, i64>, CliError> {
         let mut asked = TopicPartitionList::new();
         for partition in partitions {
             asked
-                .add_partition_offset(&self.topic, *partition as i32, Offset::Offset(since_ms.max(0)))
+                .add_partition_offset(&self.topic, *partition as i32, Offset::Offset(since_ms))
                 .map_err(|error| self.unavailable("asking for offsets by time", error))?;
         }
-        let mut offsets = BTreeMap::new();
+        let mut offsets: BTreeMap<u32, i64> = partitions.iter().map(|partition| (*partition, 0)).collect();
         match self.consumer.offsets_for_times(asked, ANSWER_LIMIT) {
             Ok(answers) => {
                 for answer in answers.elements() {
                     let offset = match (answer.error(), answer.offset()) {
                         (Ok(()), Offset::Offset(offset)) => offset,
-                        // Nothing is so young: there is nothing to read.
                         (Ok(()), Offset::End) => i64::MAX,
                         _ => 0,
                     };
@@ -152,7 +164,7 @@ impl TopicReader {
             }
             Err(error) => log::info!("topic {} is read from its beginning: offsets by time: {error}", self.topic),
         }
-        Ok(partitions.iter().map(|partition| (*partition, offsets.get(partition).copied().unwrap_or(0))).collect())
+        Ok(offsets)
     }
 
     /// Reads these partitions from these offsets on, up to the end they have now. An offset before the first record that is
