@@ -241,6 +241,12 @@ impl Office {
         keys
     }
 
+    /// Records of the main topic.
+    fn arrived(&self) -> i64 {
+        let end = |partition| self.producer.client().fetch_watermarks(&self.topic, partition, PATIENCE);
+        (0..PARTITIONS as i32).map(|partition| end(partition).expect("the topic has ends").1).sum()
+    }
+
     fn resume_file(&self) -> PathBuf {
         self.scratch.0.join("state/dlq-replay.toml")
     }
@@ -427,25 +433,14 @@ pub fn a_kill_half_way_loses_and_doubles_nothing(office: &Office) {
     let keys = office.letters_of("tram", LETTERS);
     let mut child = office.command(&["replay"]).stdout(Stdio::null()).spawn().expect("the binary was built");
     let began = Instant::now();
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &office.bootstrap)
-        .set("log_level", "3")
-        .create()
-        .expect("a consumer can be made");
-    let arrived = || -> i64 {
-        let ends = (0..PARTITIONS).map(|partition| {
-            consumer.fetch_watermarks(&office.topic, partition as i32, PATIENCE).expect("the topic has ends").1
-        });
-        ends.sum()
-    };
-    while arrived() == 0 {
+    while office.arrived() == 0 {
         assert!(began.elapsed() < PATIENCE, "nothing is published");
         assert!(child.try_wait().expect("it can be waited for").is_none(), "it ended without publishing");
     }
     // `kill` is SIGKILL here.
     child.kill().expect("it runs");
     let status = child.wait().expect("it can be waited for");
-    let half = arrived();
+    let half = office.arrived();
     println!("killed ({status}) with {half} of {LETTERS} published");
     assert!(!status.success() && half > 0 && half < LETTERS as i64, "it was to be killed half way: {half}");
     let (code, rest) = office.json(&["replay"]);
@@ -460,11 +455,11 @@ pub fn a_kill_half_way_loses_and_doubles_nothing(office: &Office) {
 pub fn a_signal_ends_a_replay_behind_its_acks(office: &Office) {
     const LETTERS: usize = 40_000;
     let keys = office.letters_of("ferry", LETTERS);
-    let child = office.command(&["replay", "--json"]).stdout(Stdio::piped()).spawn().expect("the binary was built");
+    let mut child = office.command(&["replay", "--json"]).stdout(Stdio::piped()).spawn().expect("the binary was built");
     let began = Instant::now();
-    while !office.resume_file().with_extension("toml.lock").exists() {
-        assert!(began.elapsed() < PATIENCE, "it never began");
-        std::thread::sleep(Duration::from_millis(2));
+    while office.arrived() == 0 {
+        assert!(began.elapsed() < PATIENCE, "nothing is published");
+        assert!(child.try_wait().expect("it can be waited for").is_none(), "it ended without publishing");
     }
     let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is kill");
     assert!(asked.success());
@@ -478,6 +473,29 @@ pub fn a_signal_ends_a_replay_behind_its_acks(office: &Office) {
     assert_eq!(code, 0, "{rest:#}");
     assert_eq!(number(&stopped, "delivered") + number(&rest, "delivered"), LETTERS as u64);
     assert!(office.delivered_keys() == keys, "each trigger is in the topic exactly once: {rest:#}");
+}
+
+/// A letter that the topic refuses fails alone, holds nobody up, and is tried again; `limit` sets the longest record that
+/// the topic takes.
+pub fn a_letter_that_is_refused_fails_alone(office: &Office, limit: &dyn Fn(usize)) {
+    limit(2_000);
+    let keys = office.letters_of("bus", 300);
+    let value = frame("long", "zone", now_ms());
+    let long = [office.notes(&[]), vec![("own".to_owned(), Some(vec![b'x'; 3_000]))]].concat();
+    office.put(&office.letters, 0, Some(b"long"), Some(&value), &long);
+    office.flush();
+    office.letters_of("tram", 300);
+    let (code, first) = office.json(&["replay"]);
+    assert_eq!((code, number(&first, "failed"), number(&first, "delivered")), (1, 1, 600), "{first:#}");
+    // It holds the position, so the letters behind it are read again, and found in the topic.
+    let (code, second) = office.json(&["replay"]);
+    assert_eq!((code, number(&second, "failed"), number(&second, "delivered")), (1, 1, 0), "{second:#}");
+    limit(1_000_000);
+    let (code, third) = office.json(&["replay"]);
+    assert_eq!((code, number(&third, "failed"), number(&third, "delivered")), (0, 0, 1), "{third:#}");
+    let delivered = office.delivered_keys();
+    assert_eq!(delivered.len(), 601);
+    assert!(keys.iter().all(|key| delivered.binary_search(key).is_ok()));
 }
 
 /// What is missing is said, with the exit code of its kind.

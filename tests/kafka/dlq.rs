@@ -35,3 +35,12 @@ fn a_kill_half_way_loses_and_doubles_nothing() {
 fn a_signal_ends_a_replay_behind_its_acks() {
     on_kafka(letters::a_signal_ends_a_replay_behind_its_acks);
 }
+
+#[test]
+fn a_letter_that_is_refused_fails_alone() {
+    let (Some(bootstrap), _alone) = (kafka(), alone()) else { return };
+    let admin = Admin::new(&bootstrap);
+    let office = Office::new(&bootstrap, &|topic, partitions| admin.create_topic(topic, partitions, &[]));
+    let limit = |bytes: usize| admin.set(&office.topic, "max.message.bytes", &bytes.to_string());
+    letters::a_letter_that_is_refused_fails_alone(&office, &limit);
+}

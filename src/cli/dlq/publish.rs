@@ -5,6 +5,7 @@ use super::letter::Letter;
 use crate::cli::CliError;
 use crate::config::KafkaSettings;
 use crate::sink::kafka;
+use crate::sink::kafka::topic::TopicDesk;
 use rdkafka::client::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 const IN_FLIGHT_MAX: usize = 10_000;
 /// How long no ack may come while there is something to be acknowledged.
 const STANDSTILL_MAX: Duration = Duration::from_secs(60);
+/// How long the topic's settings are waited for.
+const FACTS_LIMIT: Duration = Duration::from_secs(10);
 /// One wait for acks: how soon a signal is seen.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -67,8 +70,17 @@ impl Publisher {
     /// # Errors
     /// The client does not take its properties.
     pub(super) fn new(settings: &KafkaSettings, topic: &str, partitions: u32) -> Result<Publisher, CliError> {
+        let mut properties = kafka::properties(settings, partitions);
+        // A broker refuses a batch that is longer than the topic takes, however short its records are.
+        match TopicDesk::new(&properties, topic).facts(FACTS_LIMIT) {
+            Ok(facts) => {
+                let bounded = facts.record_bytes_max.and_then(|most| kafka::bound_batch(&mut properties, most));
+                bounded.inspect(|size| log::info!("batch.size = {size} is more than {topic} takes, and is lowered"));
+            }
+            Err(error) => log::info!("what {topic} takes is not known: {error}"),
+        }
         let mut client = ClientConfig::new();
-        for (name, value) in kafka::properties(settings, partitions) {
+        for (name, value) in properties {
             client.set(name, value);
         }
         let producer = client

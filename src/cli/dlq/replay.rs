@@ -9,7 +9,7 @@ use super::letter::Letter;
 use super::now_ms;
 use super::place::{Place, connection};
 use super::progress::Progress;
-use super::publish::{Outcome, Publisher};
+use super::publish::{At, Outcome, Publisher};
 use super::reader::{Ended, TopicReader};
 use super::resume::{ResumeFile, Whose};
 use crate::cli::signals::Signals;
@@ -36,6 +36,8 @@ const BATCH_BYTES: usize = 64 << 20;
 const CLOCKS_DIFFER_MS: i64 = 60_000;
 /// Between two savings of the positions.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// So many letters in a row that are refused alone say something of the topic: the others are not tried.
+const IN_A_ROW_MAX: u32 = 20;
 /// Failures that are named; more are counted.
 const NAMED: u64 = 10;
 /// The resume file below the state directory.
@@ -109,26 +111,30 @@ struct Ledger {
     sums: Sums,
     resume: Option<ResumeFile>,
     saved: Instant,
+    /// Refused just now: a broker refuses a batch as a whole, so most of them may be innocent.
+    refused: Vec<(At, String)>,
 }
 
 impl Ledger {
-    fn done(&mut self, (partition, offset): (u32, i64)) {
+    fn done(&mut self, (partition, offset): At) {
         self.positions.done(partition, offset);
     }
 
-    /// A refused letter stays open: the next run tries it again.
     fn outcome(&mut self, (at, outcome): Outcome) {
         match outcome {
             Ok(()) => {
                 self.sums.delivered += 1;
                 self.done(at);
             }
-            Err(why) => {
-                self.sums.failed += 1;
-                if self.sums.failed <= NAMED {
-                    tell!("partition {}, offset {}: not published: {why}", at.0, at.1);
-                }
-            }
+            Err(why) => self.refused.push((at, why)),
+        }
+    }
+
+    /// A letter that is refused for its own sake stays open: the next run tries it again.
+    fn failed(&mut self, (partition, offset): At, why: &str) {
+        self.sums.failed += 1;
+        if self.sums.failed <= NAMED {
+            tell!("partition {partition}, offset {offset}: not published: {why}");
         }
     }
 
@@ -204,7 +210,7 @@ impl Replay {
             publisher: None,
             signals,
             progress: Progress::new(),
-            ledger: Ledger { positions, sums: Sums::default(), resume, saved: Instant::now() },
+            ledger: Ledger { positions, sums: Sums::default(), resume, saved: Instant::now(), refused: Vec::new() },
         };
         let ended = run.all(&mut letters);
         run.progress.end();
@@ -366,7 +372,9 @@ impl Run<'_> {
             let sums = &self.ledger.sums;
             let sent = match &self.publisher {
                 _ if self.replay.dry_run => sums.would_deliver,
-                Some(publisher) => sums.delivered + sums.failed + publisher.in_flight() as u64,
+                Some(publisher) => {
+                    sums.delivered + sums.failed + (publisher.in_flight() + self.ledger.refused.len()) as u64
+                }
                 None => 0,
             };
             if self.replay.max.is_some_and(|max| sent >= max) {
@@ -404,7 +412,33 @@ impl Run<'_> {
             let ledger = &mut self.ledger;
             publisher.settle(&mut |outcome| ledger.outcome(outcome))?;
         }
+        self.try_one_by_one(&batch)?;
         Ok(end)
+    }
+
+    /// Publishes what was refused again, each alone, so that only those fail that are to blame.
+    fn try_one_by_one(&mut self, batch: &[Item]) -> Result<(), CliError> {
+        let refused = std::mem::take(&mut self.ledger.refused);
+        let (Some(publisher), false) = (&mut self.publisher, refused.is_empty()) else { return Ok(()) };
+        let items: BTreeMap<At, &Item> =
+            batch.iter().map(|item| ((item.letter.partition, item.letter.offset), item)).collect();
+        let ledger = &mut self.ledger;
+        let mut in_a_row = 0;
+        for (at, why) in refused {
+            if in_a_row >= IN_A_ROW_MAX || self.signals.asked_to_stop() {
+                ledger.failed(at, &why);
+                continue;
+            }
+            let item = items[&at];
+            publisher.send(&item.letter, item.partition, item.replays, &mut |outcome| ledger.outcome(outcome))?;
+            publisher.settle(&mut |outcome| ledger.outcome(outcome))?;
+            in_a_row += 1;
+            match ledger.refused.pop() {
+                Some((at, why)) => ledger.failed(at, &why),
+                None => in_a_row = 0,
+            }
+        }
+        Ok(())
     }
 
     /// Notes which keys of the batch the topic holds. `false`: a signal came.
