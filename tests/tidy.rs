@@ -31,7 +31,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("breaker", "units"),
     ("spill", "units"),
     // A sink is lent frames, which are the slab's; the real one is made from settings, on threads with a mask.
-    ("sink", "slab units clock config topology"),
+    ("sink", "slab units clock config topology letter"),
     // Dead letters fall back to a spill of their own: the one mechanism that stands on another.
     ("letter", "units spill"),
     // assembly: the shard is where the mechanisms meet

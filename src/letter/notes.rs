@@ -655,11 +655,10 @@ mod tests {
                 headers: Headers::List(&headers),
             };
             let mut place = vec![0; META_BYTES_MAX];
-            write_meta(&meta, &mut place).map(|len| {
-                place.truncate(len);
-                assert_eq!(read_meta(&place), Some(meta));
-                len
-            })
+            let len = write_meta(&meta, &mut place)?;
+            place.truncate(len);
+            assert_eq!(read_meta(&place), Some(meta));
+            Ok(len)
         };
         let empty = meta_of(&value).unwrap();
         value.resize(META_BYTES_MAX - empty, 7);

@@ -9,6 +9,7 @@ mod common_kafka;
 
 #[cfg(feature = "cli")]
 mod dlq;
+mod letters;
 mod limits;
 mod outage;
 mod recorded;

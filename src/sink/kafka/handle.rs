@@ -45,7 +45,7 @@ pub enum HandleError {
 
 /// Functions whose result is a code, read as a number: a broker may answer with a code that the bindings do not name, and
 /// no Rust enum may hold it.
-mod by_number {
+pub(super) mod by_number {
     use super::{c_char, c_int, sys};
     #[allow(clashing_extern_declarations)]
     unsafe extern "C" {
@@ -54,6 +54,7 @@ mod by_number {
         pub fn rd_kafka_fatal_error(client: *mut sys::rd_kafka_t, why: *mut c_char, why_len: usize) -> c_int;
         pub fn rd_kafka_error_code(error: *const sys::rd_kafka_error_t) -> c_int;
         pub fn rd_kafka_err2name(code: c_int) -> *const c_char;
+        pub fn rd_kafka_err2str(code: c_int) -> *const c_char;
     }
 }
 
@@ -66,11 +67,22 @@ pub fn being_destroyed() -> usize {
     BEING_DESTROYED.load(Ordering::Relaxed)
 }
 
+/// Chooses a record's partition among so many, from its key and the number it was handed over with.
+pub(super) type Partitioner = unsafe extern "C" fn(
+    topic: *const sys::rd_kafka_topic_t,
+    key: *const c_void,
+    key_len: usize,
+    partitions: i32,
+    of_topic: *mut c_void,
+    opaque: *mut c_void,
+) -> i32;
+
 /// A live producer. Its frames lie in `arena`, which it keeps alive until librdkafka is done with them.
 pub struct Handle {
-    client: NonNull<sys::rd_kafka_t>,
-    topic: NonNull<sys::rd_kafka_topic_t>,
+    pub(super) client: NonNull<sys::rd_kafka_t>,
+    pub(super) topic: NonNull<sys::rd_kafka_topic_t>,
     queue: NonNull<sys::rd_kafka_queue_t>,
+    /// `None`: whoever uses the handle has librdkafka copy what it is given.
     arena: Option<Arc<Arena>>,
     /// Room for the messages of one event.
     messages: Vec<*const sys::rd_kafka_message_t>,
@@ -115,18 +127,39 @@ impl Handle {
     /// # Errors
     /// [`HandleError`], with librdkafka's own words.
     pub fn create(settings: &HandleSettings, arena: Arc<Arena>) -> Result<Handle, HandleError> {
+        Handle::create_with(settings, Some(arena), None)
+    }
+
+    /// As [`Handle::create`], for records that librdkafka copies and whose partition it asks for once it knows how many
+    /// there are.
+    ///
+    /// # Errors
+    /// [`HandleError`], with librdkafka's own words.
+    pub(super) fn create_copying(settings: &HandleSettings, partitioner: Partitioner) -> Result<Handle, HandleError> {
+        Handle::create_with(settings, None, Some(partitioner))
+    }
+
+    fn create_with(
+        settings: &HandleSettings,
+        arena: Option<Arc<Arena>>,
+        partitioner: Option<Partitioner>,
+    ) -> Result<Handle, HandleError> {
         let settings = settings.clone();
         let maker = std::thread::Builder::new().name("fencepost-client".into()).spawn(move || {
             if let Err(error) = affinity::restrict_to(&settings.cpus) {
                 log::warn!("the Kafka client's threads are not kept on CPUs {}: {error}", settings.cpus);
             }
-            Handle::create_here(&settings, arena)
+            Handle::create_here(&settings, arena, partitioner)
         });
         let maker = maker.map_err(|error| HandleError::Thread(error.to_string()))?;
         maker.join().map_err(|_| HandleError::Thread("it panicked".into()))?
     }
 
-    fn create_here(settings: &HandleSettings, arena: Arc<Arena>) -> Result<Handle, HandleError> {
+    fn create_here(
+        settings: &HandleSettings,
+        arena: Option<Arc<Arena>>,
+        partitioner: Option<Partitioner>,
+    ) -> Result<Handle, HandleError> {
         let mut why = [0 as c_char; 512];
         let name = CString::new(settings.topic.as_str());
         let name = name.map_err(|_| HandleError::Create("the topic's name holds a NUL byte".into()))?;
@@ -162,8 +195,18 @@ impl Handle {
             unsafe { sys::rd_kafka_conf_destroy(conf) }
             return Err(HandleError::Create(text_of(&why)));
         };
-        // SAFETY: the client lives; a null configuration means the defaults set above.
-        let topic = unsafe { sys::rd_kafka_topic_new(client.as_ptr(), name.as_ptr(), ptr::null_mut()) };
+        // A null configuration means the defaults set above.
+        let topic_conf = partitioner.map_or(ptr::null_mut(), |partitioner| {
+            // SAFETY: the client lives; the copy of its defaults is ours and never null. The function is one of this
+            // crate's and keeps nothing.
+            unsafe {
+                let conf = sys::rd_kafka_default_topic_conf_dup(client.as_ptr());
+                sys::rd_kafka_topic_conf_set_partitioner_cb(conf, Some(partitioner));
+                conf
+            }
+        });
+        // SAFETY: the client lives; the topic's configuration belongs to librdkafka from here on.
+        let topic = unsafe { sys::rd_kafka_topic_new(client.as_ptr(), name.as_ptr(), topic_conf) };
         let Some(topic) = NonNull::new(topic) else {
             // SAFETY: the client is ours and nothing else uses it.
             unsafe { sys::rd_kafka_destroy(client.as_ptr()) }
@@ -176,7 +219,7 @@ impl Handle {
             client,
             topic,
             queue,
-            arena: Some(arena),
+            arena,
             messages: Vec::with_capacity(BATCH),
             cpus: settings.cpus.clone(),
             reads_statistics: false,
@@ -424,7 +467,7 @@ fn partition_of(message: *const sys::rd_kafka_message_t) -> i32 {
     unsafe { (*message).partition }
 }
 
-fn vu(vtype: sys::rd_kafka_vtype_t, u: sys::rd_kafka_vu_s__bindgen_ty_1) -> sys::rd_kafka_vu_t {
+pub(super) fn vu(vtype: sys::rd_kafka_vtype_t, u: sys::rd_kafka_vu_s__bindgen_ty_1) -> sys::rd_kafka_vu_t {
     sys::rd_kafka_vu_t { vtype, u }
 }
 
@@ -467,6 +510,13 @@ pub fn error_name(code: i32) -> String {
     // SAFETY: the function takes any number and returns a static C string.
     let name = unsafe { CStr::from_ptr(by_number::rd_kafka_err2name(code)) };
     name.to_string_lossy().into_owned()
+}
+
+/// librdkafka's description of a code.
+pub(super) fn error_text(code: i32) -> String {
+    // SAFETY: the function takes any number and returns a C string that is static, or this thread's until its next call.
+    let text = unsafe { CStr::from_ptr(by_number::rd_kafka_err2str(code)) };
+    text.to_string_lossy().into_owned()
 }
 
 /// The version of librdkafka that is linked: number as `0xMMmmrrxx`.

@@ -7,10 +7,12 @@
 pub mod features;
 pub mod handle;
 pub mod headers;
+pub mod letters;
 pub mod topic;
 mod warm;
 
 pub use handle::{HandleError, HandleSettings, being_destroyed, error_name};
+pub use letters::KafkaLetters;
 pub use warm::{WarmUp, WarmUpError};
 
 use super::{Busy, Condition, Outgoing, Report, Sink};
