@@ -42,7 +42,8 @@ pub(super) enum Ended {
     Paused,
 }
 
-/// A topic, being read.
+/// A topic, being read: once, from a beginning to an end. The client pauses what is read to its end, and a pause may outlive
+/// the assignment it was made in, so the next reading takes a new reader.
 pub(super) struct TopicReader {
     consumer: BaseConsumer<Listener>,
     topic: String,
@@ -173,10 +174,13 @@ impl TopicReader {
     ///
     /// # Errors
     /// No answer.
+    ///
+    /// # Panics
+    /// If it has begun before.
     pub(super) fn begin(&mut self, from: &BTreeMap<u32, i64>, anew: bool) -> Result<Vec<u32>, CliError> {
+        assert!(self.first.is_empty(), "a reader reads once");
         let mut assignment = TopicPartitionList::new();
         let mut beyond = Vec::new();
-        (self.total, self.next, self.first, self.ends) = Default::default();
         for (&partition, &wanted) in from {
             let (low, high) = self
                 .consumer

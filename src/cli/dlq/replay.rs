@@ -2,7 +2,7 @@
 //!
 //! Batch by batch: letters are read and judged; the topic is scanned from the first failure of the batch on, and what it
 //! holds already is suppressed; the rest is published; positions are saved behind the acks. What a crash leaves between an
-//! ack and its saving is found in the topic by the next run. Memory: a batch has at most 100,000 letters or 64 MiB.
+//! ack and its saving is found in the topic by the next run. Memory: one batch, 64 MiB at most.
 
 use super::filter::{Filter, FilterArgs};
 use super::letter::Letter;
@@ -23,14 +23,13 @@ use crate::state::StateDir;
 use crate::wire;
 use clap::Args;
 use rdkafka::Message;
+use rdkafka::config::ClientConfig;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Letters that are held at one time.
-const BATCH_LETTERS: usize = 100_000;
-/// Their bytes.
+/// Bytes of letters that are held at one time.
 const BATCH_BYTES: usize = 64 << 20;
 /// The scan begins so much before the first failure: the clocks of two hosts differ.
 const CLOCKS_DIFFER_MS: i64 = 60_000;
@@ -65,6 +64,9 @@ pub(super) struct Replay {
     /// Leave letters alone that were replayed so often already: they come back each time.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     replays_max: u32,
+    /// Hold at most so many letters, or 64 MiB, at one time. The topic is scanned once for each batch.
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: u32,
     /// Where the positions are kept; without it, dlq-replay.toml in the state directory of the configuration.
     #[arg(long, value_name = "FILE")]
     resume_file: Option<PathBuf>,
@@ -177,8 +179,8 @@ impl Replay {
         let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         let (mut letters, letter_partitions) = place.letters()?;
         let topic_name = place.config.topic.name.clone();
-        let topic = TopicReader::new(&connection(&settings.bootstrap, &settings.properties), &topic_name)?;
-        let partitions = self.partitions(&place, &topic)?;
+        let connection = connection(&settings.bootstrap, &settings.properties);
+        let partitions = self.partitions(&place, &TopicReader::new(&connection, &topic_name)?)?;
         let whose = Whose {
             cluster: letters.cluster_id(),
             dead_letters: place.topic.clone(),
@@ -204,7 +206,7 @@ impl Replay {
             replay: &self,
             filter,
             topic_name,
-            topic,
+            connection,
             partitions,
             settings: &settings,
             publisher: None,
@@ -223,7 +225,7 @@ impl Replay {
         } else {
             say::out(format_args!("{}", self.as_text(&place.topic, &run.topic_name, &sums, end)));
         }
-        ended.and_then(|_| saved)?;
+        ended.and(saved)?;
         let is_whole = sums.failed + sums.malformed + sums.over_replays_max == 0;
         Ok(if is_whole { Exit::Done } else { Exit::Wrong })
     }
@@ -306,7 +308,8 @@ struct Run<'a> {
     replay: &'a Replay,
     filter: Filter,
     topic_name: String,
-    topic: TopicReader,
+    /// How its cluster is reached.
+    connection: ClientConfig,
     partitions: u32,
     settings: &'a KafkaSettings,
     /// Made when the first letter is to be published.
@@ -351,7 +354,7 @@ impl Run<'_> {
                 bytes += item.letter.bytes();
                 batch.push(item);
             }
-            batch.len() < BATCH_LETTERS && bytes < BATCH_BYTES
+            batch.len() < replay.batch as usize && bytes < BATCH_BYTES
         })?;
         Ok((batch, ended))
     }
@@ -458,9 +461,10 @@ impl Run<'_> {
             frames.iter().filter(|frame| frame.salt > 0).map(|frame| partition_of(frame.device_id, self.partitions).0),
         );
         let targets: Vec<u32> = targets.into_iter().collect();
-        let from = self.topic.offsets_from(&targets, since_ms)?;
-        self.topic.begin(&from, false)?;
-        let Run { topic, signals, progress, .. } = self;
+        let mut topic = TopicReader::new(&self.connection, &self.topic_name)?;
+        let from = topic.offsets_from(&targets, since_ms)?;
+        topic.begin(&from, false)?;
+        let Run { signals, progress, .. } = self;
         let watch = |behind| {
             progress.tick("records of the topic", behind, &" looked at");
             !signals.asked_to_stop()

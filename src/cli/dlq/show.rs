@@ -175,7 +175,7 @@ fn write_text(out: &mut String, place: &str, letter: &Letter, read: &Read<'_>) -
         Ok(decoded) => {
             let frame = &decoded.frame;
             writeln!(out, "value: {} bytes, a trigger", bytes.len())?;
-            let accepted_ms = (frame.accepted.0 / 1_000) as i64;
+            let accepted_ms = frame.accepted.0 / 1_000;
             for (name, value) in [
                 ("device_id", printed(Some(frame.device_id))),
                 ("fence_id", printed(Some(frame.fence_id))),
