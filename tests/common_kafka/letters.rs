@@ -431,6 +431,28 @@ pub fn filters_and_the_loop_guard(office: &Office) {
     assert_eq!((code, number(&guarded, "delivered")), (0, 1), "{guarded:#}");
 }
 
+/// Devices keep the partition they have in a topic that has grown since it was pinned.
+pub fn a_pinned_count_maps_the_devices(office: &Office) {
+    let keys = office.letters_of("bus", 60);
+    let state = office.scratch.0.join("state");
+    std::fs::create_dir_all(&state).expect("the scratch directory can be written");
+    let pinned = format!("router_id = \"r1\"\nincarnation = 1\ntopic = \"{}\"\npartitions = 4\n", office.topic);
+    std::fs::write(state.join("router.toml"), pinned).expect("the scratch directory can be written");
+    let (code, replayed) = office.json(&["replay"]);
+    assert_eq!((code, number(&replayed, "delivered")), (0, keys.len() as u64), "{replayed:#}");
+    for record in office.delivered() {
+        let device = record.key.as_deref().expect("a key");
+        assert_eq!(record.partition, partition_of(device, 4).0, "{}", record.printed_key());
+    }
+    let wrong = office.output(&["replay", "--batch", "0"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let text = std::fs::read_to_string(office.config()).expect("it was written");
+    std::fs::write(office.config(), text.replace("[topic]\n", "[topic]\npartitions = 7\n")).expect("it can be written");
+    let more = office.output(&["replay"]);
+    assert_eq!(more.status.code(), Some(2), "{more:?}");
+    assert!(String::from_utf8_lossy(&more.stderr).contains("has 6 partitions, and 7 are pinned"), "{more:?}");
+}
+
 /// Killed half way, at once: between an ack and its saving. The next run publishes the rest and nothing twice.
 pub fn a_kill_half_way_loses_and_doubles_nothing(office: &Office) {
     const LETTERS: usize = 40_000;

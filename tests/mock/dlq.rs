@@ -34,3 +34,8 @@ fn a_signal_ends_a_replay_behind_its_acks() {
 fn what_is_missing_is_said() {
     on_the_mock(letters::what_is_missing_is_said);
 }
+
+#[test]
+fn a_pinned_count_maps_the_devices() {
+    on_the_mock(letters::a_pinned_count_maps_the_devices);
+}
