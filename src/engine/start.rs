@@ -149,8 +149,7 @@ impl Router<SystemClock> {
             .map_err(|error| StartError::System { what: "starting the shards", error })?;
         if let Some(keeper) = keeper {
             let shared = Arc::clone(&router.common.shared);
-            let thread =
-                DiskThread::start(keeper, offsets, router.common.clock.clone(), shared, placement.others.clone());
+            let thread = DiskThread::start(keeper, offsets, router.common.clock, shared, placement.others.clone());
             router.disk = Some(thread.map_err(|error| StartError::System { what: "starting the disk thread", error })?);
         }
         router.state = state;

@@ -105,10 +105,13 @@ pub struct Disk {
     pub found: Vec<Found>,
 }
 
+/// Hands over keys, one after the other.
+pub type WarmKeys = Box<dyn FnOnce(&mut dyn FnMut(Key<'_>)) + Send>;
+
 /// What a start learnt of the topic.
 pub struct Warm {
     /// Hands over the keys that have settled, oldest first.
-    pub keys: Box<dyn FnOnce(&mut dyn FnMut(Key<'_>)) + Send>,
+    pub keys: WarmKeys,
     /// The frames of the topic, to be held against what was found on disk.
     pub already: Option<Arc<dyn InTopic>>,
     /// The highest stamp of the topic and the disk.
@@ -395,7 +398,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         let mut text = String::new();
         for (index, (line, diversion)) in self.core.lines.iter().zip(&self.core.diversions).enumerate() {
             if line.held > 0 || !diversion.is_quiet() {
-                let written = write!(text, "partition {}: {line:?} {diversion:?}\n", self.core.partition(index as u32));
+                let written = writeln!(text, "partition {}: {line:?} {diversion:?}", self.core.partition(index as u32));
                 debug_assert!(written.is_ok(), "a string takes all text");
             }
         }
