@@ -4,13 +4,17 @@
 //! caller's core, and its bytes are copied once, into the ring of the shard that owns its device.
 
 use crate::clock::{Clock, SystemClock};
+use crate::divert::{CallerEnd, CallerLetter};
+use crate::hlc::Hlc;
+use crate::letter::notes::{DETAIL_BYTES, REASON_BYTES, cut};
 use crate::metrics::IngressPage;
 use crate::partition::{partition_of, shard_of};
 use crate::ring::{Incoming, Pressure, RingWriter, Shed};
 use crate::shard::shared::{Failed, Frontier, Gate, Shared, Waker};
 use crate::topology::fork;
 use crate::trigger::{Reason, Rules, Trigger, rules};
-use crate::units::{Nanos, Seq, UnixMs};
+use crate::units::{Nanos, PartitionId, Seq, UnixMs};
+use crate::wire::{self, Frame};
 use foldhash::fast::FixedState;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,6 +62,12 @@ pub enum ShedWhy {
         "its partition is diverted and the spill has no space for this priority; wait for the broker, or raise spill.limit"
     )]
     SpillNoSpace,
+    /// The lane of dead letters is full: they are written as fast as their topic and the disk take them.
+    #[error("the lane of dead letters is full; wait for their topic or the disk")]
+    LettersFull,
+    /// There is nowhere for dead letters.
+    #[error("there is nowhere for dead letters: dead_letter.topic is off or missing, and there is no state.dir")]
+    NoLetters,
     /// Too many triggers of this ingress are unsettled (`settle.window`).
     #[error("too many triggers of this ingress are unsettled (settle.window); wait until settled() moves")]
     SettleWindow,
@@ -85,6 +95,8 @@ pub(crate) struct Lane {
     pub(crate) wakers: Vec<Arc<Waker>>,
     /// The last seq pushed to each ring.
     pub(crate) last_pushed: Vec<u64>,
+    /// The way to the dead letters, whose frontier is the last of all; `None`: there are none.
+    pub(crate) letters: Option<CallerEnd>,
     /// The last seq of the lane, over all ingresses that used it.
     pub(crate) seq: u64,
     pub(crate) page: Arc<IngressPage>,
@@ -101,7 +113,8 @@ pub(crate) struct IngressPlan {
     pub(crate) rules: Rules,
     pub(crate) settle_window: u64,
     pub(crate) hasher: FixedState,
-    pub(crate) router_id_len: usize,
+    pub(crate) router_id: Arc<str>,
+    pub(crate) incarnation: u64,
     /// The process the router's threads live in.
     pub(crate) generation: u32,
 }
@@ -213,6 +226,100 @@ impl<C: Clock> Ingress<C> {
         None
     }
 
+    /// Gives a trigger that was shed, or that its caller cannot keep, to the dead letters. It takes the next seq and
+    /// settles like any other: once it is durable in their topic or on disk, or handed back by
+    /// [`Ingress::take_failed`]. It gives up its place among its device's triggers. `reason`: one of the names in
+    /// `docs/dead-letters.md`, or a word of the caller's, at most 64 bytes of which are kept.
+    ///
+    /// # Errors
+    /// [`Refused`]: a rule is broken, there is no room, or there are no dead letters; nothing was recorded.
+    pub fn dead_letter(&mut self, trigger: &Trigger<'_>, reason: &str) -> Result<Accepted, Refused> {
+        self.check_gate()?;
+        let now = self.clock.now();
+        (self.wall, self.wall_read) = (now.wall.as_ms(), now.mono);
+        if let Err(reason) = self.check_rules(trigger) {
+            self.lane_mut().page.rejected.add(1);
+            return Err(Refused::Rejected(reason));
+        }
+        let frame = Frame {
+            device_id: trigger.device_id.as_bytes(),
+            fence_id: trigger.fence_id.as_bytes(),
+            state: trigger.state,
+            event_time_ms: trigger.event_time_ms,
+            hlc: Hlc::new(now.wall.as_ms().0.max(1) as u64, 0),
+            accepted: now.wall,
+            priority: trigger.priority,
+            attributes: trigger.attributes,
+            router_id: self.plan.router_id.as_bytes(),
+            incarnation: self.plan.incarnation,
+            // It is in no partition's count.
+            partition_seq: 0,
+            salt: 0,
+        };
+        let mut place = [0; wire::FRAME_BYTES_MAX];
+        let length = wire::encoded_len(&frame);
+        wire::encode(&frame, &mut place[..length]);
+        let partition = partition_of(trigger.device_id.as_bytes(), self.plan.partitions);
+        self.give_letter(partition, &place[..length], false, reason, "", now.wall.as_ms())
+    }
+
+    /// Gives bytes that are no trigger to the dead letters, as they are: a source's malformed line. As
+    /// [`Ingress::dead_letter`] otherwise.
+    ///
+    /// # Errors
+    /// [`Refused::Shed`] and [`Refused::Closed`].
+    pub fn dead_letter_raw(&mut self, bytes: &[u8], reason: &str, detail: &str) -> Result<Accepted, Refused> {
+        self.check_gate()?;
+        let now = self.clock.now();
+        self.give_letter(PartitionId(0), bytes, true, reason, detail, now.wall.as_ms())
+    }
+
+    /// Whether there is somewhere for dead letters.
+    #[must_use]
+    pub fn has_dead_letters(&self) -> bool {
+        self.lane().letters.is_some()
+    }
+
+    fn give_letter(
+        &mut self,
+        partition: PartitionId,
+        body: &[u8],
+        is_raw: bool,
+        reason: &str,
+        detail: &str,
+        given: UnixMs,
+    ) -> Result<Accepted, Refused> {
+        let seq = self.next_seq()?;
+        let base = self.base;
+        let lane = self.lane_mut();
+        let Some(letters) = &mut lane.letters else { return Err(Refused::Shed(ShedWhy::NoLetters)) };
+        let (reason, detail) = (cut(reason, REASON_BYTES), cut(detail, DETAIL_BYTES));
+        if !letters.give(&CallerLetter { seq, partition, given, is_raw, body, reason, detail }) {
+            lane.page.shed_letters.add(1);
+            return Err(Refused::Shed(ShedWhy::LettersFull));
+        }
+        lane.seq = seq;
+        if let Some(last) = lane.last_pushed.last_mut() {
+            *last = seq;
+        }
+        lane.page.accepted.add(1);
+        lane.page.lettered.add(1);
+        Ok(Accepted { seq: Seq(seq - base), pressure: Pressure::Clear })
+    }
+
+    /// The next seq, if the settle window has room for it.
+    fn next_seq(&mut self) -> Result<u64, Refused> {
+        let seq = self.lane().seq + 1;
+        if seq - self.watermark > self.plan.settle_window {
+            self.refresh_watermark();
+            if seq - self.watermark > self.plan.settle_window {
+                self.lane_mut().page.shed_window.add(1);
+                return Err(Refused::Shed(ShedWhy::SettleWindow));
+            }
+        }
+        Ok(seq)
+    }
+
     /// Counts a trigger as rejected that broke a rule before it could be offered: its source's bytes are no text, or its
     /// state has no name.
     pub fn note_rejected(&mut self) {
@@ -243,14 +350,7 @@ impl<C: Clock> Ingress<C> {
             let for_space = shedding.is_for_space();
             return Err(Refused::Shed(if for_space { ShedWhy::SpillNoSpace } else { ShedWhy::PartitionBlocked }));
         }
-        let seq = self.lane().seq + 1;
-        if seq - self.watermark > self.plan.settle_window {
-            self.refresh_watermark();
-            if seq - self.watermark > self.plan.settle_window {
-                self.lane_mut().page.shed_window.add(1);
-                return Err(Refused::Shed(ShedWhy::SettleWindow));
-            }
-        }
+        let seq = self.next_seq()?;
         let shard = shard_of(partition, self.plan.shards).0 as usize;
         let incoming = Incoming {
             seq: Seq(seq),
@@ -297,7 +397,7 @@ impl<C: Clock> Ingress<C> {
     fn check_rules(&self, trigger: &Trigger<'_>) -> Result<(), Reason> {
         rules::check(trigger, self.wall, &self.plan.rules)?;
         let ids = trigger.device_id.len() * 2 + trigger.fence_id.len();
-        let size = ids + trigger.attributes.len() + self.plan.router_id_len + FRAME_OVERHEAD;
+        let size = ids + trigger.attributes.len() + self.plan.router_id.len() + FRAME_OVERHEAD;
         let limit = self.shared.record_bytes_max();
         if size > limit {
             return Err(Reason::FrameTooLarge { size, limit });

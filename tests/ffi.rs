@@ -277,6 +277,8 @@ fn the_numbers_are_those_of_the_first_release() {
         "in_use",
         "bad_argument",
         "shed_space",
+        "shed_letters",
+        "no_letters",
     ];
     let reasons = [
         "none",

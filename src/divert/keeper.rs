@@ -1,5 +1,6 @@
 //! The keeper: the disk thread's work, one turn at a time. It has no thread and reads no clock.
 
+use super::callers::CallerLine;
 use super::letters::LetterRoom;
 use super::spilling::SpillRoom;
 use super::{Found, KeeperEnd};
@@ -10,6 +11,7 @@ use crate::units::{Nanos, PartitionId};
 /// The disk thread's half of the diversion.
 pub struct Keeper<D: Disk, L: LetterSink> {
     ends: Vec<KeeperEnd>,
+    callers: Vec<CallerLine>,
     spilling: Option<SpillRoom<D>>,
     letters: Option<LetterRoom<L, D>>,
 }
@@ -22,7 +24,12 @@ impl<D: Disk, L: LetterSink> Keeper<D, L> {
         spilling: Option<SpillRoom<D>>,
         letters: Option<LetterRoom<L, D>>,
     ) -> Keeper<D, L> {
-        Keeper { ends, spilling, letters }
+        Keeper { ends, callers: Vec::new(), spilling, letters }
+    }
+
+    /// Gives it the letters of the ingresses too, in the order of their lanes.
+    pub fn set_callers(&mut self, callers: Vec<CallerLine>) {
+        self.callers = callers;
     }
 
     /// What was found of a partition at open: before the first turn.
@@ -43,13 +50,13 @@ impl<D: Disk, L: LetterSink> Keeper<D, L> {
 
     /// One turn. Returns whether there was work.
     pub fn turn(&mut self, now: Nanos) -> bool {
-        let Keeper { ends, spilling, letters } = self;
+        let Keeper { ends, callers, spilling, letters } = self;
         let mut worked = false;
         if let Some(spilling) = spilling {
             worked |= spilling.turn(ends, now);
         }
         if let Some(letters) = letters {
-            worked |= letters.turn(ends, now);
+            worked |= letters.turn(ends, callers, now);
         }
         worked
     }
@@ -57,10 +64,10 @@ impl<D: Disk, L: LetterSink> Keeper<D, L> {
     /// The shards have left: everything that was ordered is made durable now, or refused. Returns the dead letters that
     /// nobody has taken.
     pub fn finish(&mut self, now: Nanos) -> u64 {
-        let Keeper { ends, spilling, letters } = self;
+        let Keeper { ends, callers, spilling, letters } = self;
         if let Some(spilling) = spilling {
             spilling.finish(ends, now);
         }
-        letters.as_mut().map_or(0, |letters| letters.finish(ends, now))
+        letters.as_mut().map_or(0, |letters| letters.finish(ends, callers, now))
     }
 }

@@ -1,5 +1,6 @@
 //! Dead letters of the shards, on their way to the desk: the notes are put together here, off the shards.
 
+use super::callers::{CallerLetter, CallerLine};
 use super::order::{LetterOrder, News};
 use super::{KeeperEnd, tell};
 use crate::letter::{Desk, Headers, Letter, LetterSink, Notes, Reason, Settled, TakeError};
@@ -7,6 +8,10 @@ use crate::spill::Disk;
 use crate::units::Nanos;
 use crate::wire;
 
+/// Marks the token of a caller's letter; below are its lane and its seq.
+const OF_CALLER: u64 = 1 << 62;
+const LANE_SHIFT: u32 = 48;
+const SEQ_MASK: u64 = (1 << LANE_SHIFT) - 1;
 /// Letters taken from one shard before the next one has its turn.
 const LETTERS_A_TURN: usize = 4_096;
 
@@ -32,7 +37,7 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
     }
 
     /// Takes letters of the shards, as far as the desk has room, and tells what became of those before.
-    pub(super) fn turn(&mut self, ends: &mut [KeeperEnd], now: Nanos) -> bool {
+    pub(super) fn turn(&mut self, ends: &mut [KeeperEnd], callers: &mut [CallerLine], now: Nanos) -> bool {
         let mut worked = false;
         for (shard, end) in ends.iter_mut().enumerate() {
             for _ in 0..LETTERS_A_TURN {
@@ -51,27 +56,94 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                 letters.pop();
             }
         }
-        self.desk.turn(now, &mut |token, settled| report(ends, token, settled));
+        worked |= self.take_from_callers(callers, now);
+        self.desk.turn(now, &mut |token, settled| report(ends, callers, token, settled));
+        worked
+    }
+
+    fn take_from_callers(&mut self, callers: &mut [CallerLine], now: Nanos) -> bool {
+        let mut worked = false;
+        for (lane, caller) in callers.iter_mut().enumerate() {
+            for _ in 0..LETTERS_A_TURN {
+                let CallerLine { letters, report } = caller;
+                let Some((head, body)) = letters.front() else { break };
+                let given = CallerLetter::decode(&head, body);
+                worked = true;
+                let token = OF_CALLER | (lane as u64) << LANE_SHIFT | given.seq;
+                match take_given(&mut self.desk, &self.topic, &self.router, token, &given, now) {
+                    Ok(()) => report.taken(given.seq),
+                    Err(TakeError::Full) => break,
+                    Err(error @ TakeError::TooLong { .. }) => {
+                        log::error!("{error}: it is given back to its caller");
+                        report.taken(given.seq);
+                        report.done(given.seq, false);
+                    }
+                }
+                letters.pop();
+            }
+            caller.report.tick();
+        }
         worked
     }
 
     /// Everything that waits goes to the disk at once.
-    pub(super) fn finish(&mut self, ends: &mut [KeeperEnd], now: Nanos) -> u64 {
-        self.turn(ends, now);
-        self.desk.shutdown(now, &mut |token, settled| report(ends, token, settled))
+    pub(super) fn finish(&mut self, ends: &mut [KeeperEnd], callers: &mut [CallerLine], now: Nanos) -> u64 {
+        self.turn(ends, callers, now);
+        self.desk.shutdown(now, &mut |token, settled| report(ends, callers, token, settled))
     }
 }
 
-fn report(ends: &mut [KeeperEnd], token: u64, settled: Settled<'_>) {
-    let (shard, slot) = ((token >> 32) as usize, token as u32);
-    let news = match settled {
-        Settled::Durable { .. } => News::Lettered { slot },
+fn report(ends: &mut [KeeperEnd], callers: &mut [CallerLine], token: u64, settled: Settled<'_>) {
+    let is_durable = match settled {
+        Settled::Durable { .. } => true,
         Settled::Refused { text } => {
             log::error!("a dead letter is taken by neither its topic nor the disk: {text}");
-            News::LetterRefused { slot }
+            false
         }
     };
+    if token & OF_CALLER != 0 {
+        let lane = (token >> LANE_SHIFT) as u8;
+        callers[usize::from(lane)].report.done(token & SEQ_MASK, is_durable);
+        return;
+    }
+    let (shard, slot) = ((token >> 32) as usize, token as u32);
+    let news = if is_durable { News::Lettered { slot } } else { News::LetterRefused { slot } };
     tell(&mut ends[shard].news, news);
+}
+
+/// A caller's letter: a frame with its key, or bytes that are no trigger.
+fn take_given<L: LetterSink, D: Disk>(
+    desk: &mut Desk<L, D>,
+    topic: &str,
+    router: &str,
+    token: u64,
+    given: &CallerLetter<'_>,
+    now: Nanos,
+) -> Result<(), TakeError> {
+    let decoded = if given.is_raw { None } else { wire::decode(given.body).ok() };
+    let printed = decoded.as_ref().map(|decoded| decoded.frame.key().to_string());
+    let notes = Notes {
+        reason: Reason::from_text(given.reason),
+        stage: if given.is_raw { "source" } else { "submit" },
+        topic,
+        partition: (!given.is_raw).then_some(given.partition.0),
+        attempts: 0,
+        first_failure: given.given,
+        last_failure: given.given,
+        key: printed.as_deref().unwrap_or(""),
+        replays: 0,
+        router,
+        detail: given.detail,
+    };
+    let letter = Letter {
+        partition: given.partition,
+        key: decoded.as_ref().map(|decoded| decoded.frame.device_id),
+        value: Some(given.body),
+        headers: Headers::default(),
+        record_time: Some(given.given),
+        notes,
+    };
+    desk.take(token, &letter, now)
 }
 
 fn take<L: LetterSink, D: Disk>(

@@ -14,6 +14,7 @@
 //! Costs: the pipes are sized at start ([`DivertLimits`]); an order copies its frame twice.
 #![forbid(unsafe_code)]
 
+mod callers;
 mod keeper;
 mod letters;
 mod order;
@@ -21,6 +22,7 @@ mod pipe;
 mod room;
 mod spilling;
 
+pub use callers::{CallerEnd, CallerLetter, CallerLine, LetterReport, caller_ends, caller_pipe_bytes};
 pub use keeper::Keeper;
 pub use letters::LetterRoom;
 pub use order::{LetterOrder, News, Order, Parcel, RefusedWhy, Stage};
@@ -118,7 +120,7 @@ impl ShardEnd {
     /// Gives a dead letter. False: the pipe is full, try again in the next turn.
     #[must_use]
     pub fn letter(&mut self, letter: &LetterOrder<'_>) -> bool {
-        self.letters.write_two(letter.head(), letter.frame, letter.detail.as_bytes())
+        self.letters.write_three(letter.head(), letter.frame, letter.detail.as_bytes(), &[])
     }
 
     /// What became of an append or a letter.

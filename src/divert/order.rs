@@ -180,7 +180,7 @@ fn head(what: u8, first: u32, second: u32, third: u32, large: u64) -> [u8; HEAD]
     head
 }
 
-fn small(head: &[u8; HEAD], at: usize) -> u32 {
+pub(super) fn small(head: &[u8; HEAD], at: usize) -> u32 {
     u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 

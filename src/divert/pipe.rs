@@ -31,18 +31,19 @@ impl PipeWriter {
 
     /// Writes a message. False: there is no room; nothing was written.
     pub(super) fn write(&mut self, head: [u8; HEAD], body: &[u8]) -> bool {
-        self.write_two(head, body, &[])
+        self.write_three(head, body, &[], &[])
     }
 
-    /// As [`PipeWriter::write`], with a body in two parts.
-    pub(super) fn write_two(&mut self, mut head: [u8; HEAD], body: &[u8], rest: &[u8]) -> bool {
-        let length = body.len() + rest.len();
+    /// As [`PipeWriter::write`], with a body in three parts.
+    pub(super) fn write_three(&mut self, mut head: [u8; HEAD], body: &[u8], second: &[u8], third: &[u8]) -> bool {
+        let length = body.len() + second.len() + third.len();
         head[LENGTH_AT..].copy_from_slice(&(length as u32).to_le_bytes());
         let Ok(mut chunk) = self.0.write_chunk(HEAD + length) else { return false };
-        let (first, second) = chunk.as_mut_slices();
-        copy_in(first, second, 0, &head);
-        copy_in(first, second, HEAD, body);
-        copy_in(first, second, HEAD + body.len(), rest);
+        let (front, back) = chunk.as_mut_slices();
+        copy_in(front, back, 0, &head);
+        copy_in(front, back, HEAD, body);
+        copy_in(front, back, HEAD + body.len(), second);
+        copy_in(front, back, HEAD + body.len() + second.len(), third);
         chunk.commit_all();
         true
     }

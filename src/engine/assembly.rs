@@ -1,14 +1,15 @@
 //! Assembly: rings, slabs, windows and shards put together, before any thread runs. The router starts threads on what
 //! comes out; a test or a simulator turns the shards by hand.
 
+use super::lane_letters::LaneLetters;
 use super::report::Counts;
 use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::config::{Limits, MemorySum};
 use crate::dedup::WindowLimits;
-use crate::divert::DivertLimits;
+use crate::divert::{CallerLine, DivertLimits, caller_ends, caller_pipe_bytes};
 use crate::ingress::{Ingress, IngressPlan, Lane, Lanes};
-use crate::metrics::{IngressPage, ShardPage, SpillPage};
+use crate::metrics::{IngressPage, LetterPage, ShardPage, SpillPage};
 use crate::ring::{RingGauge, RingLimits, ring};
 use crate::shard::diversion::Diversion;
 use crate::shard::flight::{Flight, Line};
@@ -54,6 +55,8 @@ pub struct Assembly<S: Sink, C: Clock> {
     pub shards: Vec<Shard<S, C>>,
     /// What outlives the shards.
     pub common: Common<C>,
+    /// The dead letters of the ingresses, for the keeper: one line for each lane, if there are dead letters.
+    pub callers: Vec<CallerLine>,
 }
 
 /// What the router, its ingresses and its readers share.
@@ -66,6 +69,8 @@ pub struct Common<C: Clock> {
     pub shard_pages: Vec<Arc<ShardPage>>,
     /// One per ingress there may be.
     pub ingress_pages: Vec<Arc<IngressPage>>,
+    /// One per ingress there may be, if there are dead letters.
+    pub letter_pages: Vec<Arc<LetterPage>>,
     /// One per ring.
     pub gauges: Vec<RingGauge>,
     pub(crate) wakers: Vec<Arc<Waker>>,
@@ -193,13 +198,22 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
             shard_pages.push(Arc::clone(&page));
             shards.push(Shard::new(shard_limits, slab, sources, sink, clock.clone(), Arc::clone(&shared), page));
         }
+        let (mut callers, mut letter_pages) = (Vec::new(), Vec::new());
+        if blueprint.has_letters {
+            for lane in &mut lanes {
+                let page = Arc::new(LetterPage::default());
+                callers.push(lane.add_letters(limits.dead_letter_value_bytes, Arc::clone(&page)));
+                letter_pages.push(page);
+            }
+        }
         let plan = IngressPlan {
             partitions: blueprint.partitions,
             shards: limits.shards,
             rules: Rules { future_limit_ms: limits.future_limit_ms, past_limit_ms: limits.past_limit_ms },
             settle_window: limits.settle_window as u64,
             hasher,
-            router_id_len: blueprint.router_id.len(),
+            router_id: blueprint.router_id.as_str().into(),
+            incarnation: blueprint.incarnation,
             generation: fork::generation(),
         };
         let common = Common {
@@ -210,12 +224,13 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
             plan,
             clock,
             shard_pages,
+            letter_pages,
             gauges,
             wakers,
             spill_page: None,
             memory: blueprint.memory(),
         };
-        Ok(Assembly { shards, common })
+        Ok(Assembly { shards, common, callers })
     }
 }
 
@@ -249,6 +264,7 @@ impl Lane {
             failed: Vec::with_capacity(wakers.len()),
             wakers: wakers.to_vec(),
             last_pushed: Vec::with_capacity(wakers.len()),
+            letters: None,
             seq: 0,
             page: Arc::new(IngressPage::default()),
         }
@@ -259,5 +275,18 @@ impl Lane {
         self.frontiers.push(frontier);
         self.failed.push(failed);
         self.last_pushed.push(0);
+    }
+
+    /// A way to the dead letters, which settle as those of a ring of their own.
+    fn add_letters(&mut self, body_max: usize, page: Arc<LetterPage>) -> CallerLine {
+        let (failed, taken_back) = rtrb::RingBuffer::new(FAILED_QUEUE);
+        let frontier = Arc::new(Frontier::default());
+        self.frontiers.push(Arc::clone(&frontier));
+        self.failed.push(taken_back);
+        self.last_pushed.push(0);
+        let report = LaneLetters::new(failed, frontier, page);
+        let (end, line) = caller_ends(caller_pipe_bytes(body_max), body_max, Box::new(report));
+        self.letters = Some(end);
+        line
     }
 }

@@ -7,6 +7,7 @@ pub mod assembly;
 pub mod disk;
 #[cfg(feature = "kafka")]
 mod export;
+mod lane_letters;
 mod report;
 mod run;
 #[cfg(feature = "kafka")]

@@ -111,8 +111,10 @@ impl Counts {
 
     pub(crate) fn of<C: Clock>(common: &Common<C>) -> Counts {
         let mut counts = Counts::default();
+        let mut lettered = 0;
         for page in &common.ingress_pages {
             counts.accepted += page.accepted.get();
+            lettered += page.lettered.get();
             counts.shed += page.shed();
             counts.rejected += page.rejected.get();
             counts.slowed += page.slowed.get();
@@ -138,10 +140,18 @@ impl Counts {
             counts.dedup_evicted_early += page.dedup_evicted_early.get();
             counts.dedup_keys += page.dedup_keys.get();
         }
+        let mut letters_done = 0;
+        for page in &common.letter_pages {
+            counts.dead_lettered += page.dead_lettered.get();
+            counts.failed += page.failed.get();
+            letters_done += page.dead_lettered.get() + page.failed.get();
+        }
+        // On their way to the dead letters, without a shard.
+        counts.in_flight += lettered.saturating_sub(letters_done);
         // What a ring holds, and what a batch under way has accepted and not published yet.
         let pushed: u64 = common.gauges.iter().map(RingGauge::pushed).sum();
         let in_rings: u64 = common.gauges.iter().map(RingGauge::in_ring).sum();
-        counts.in_rings = in_rings + counts.accepted.saturating_sub(pushed);
+        counts.in_rings = in_rings + (counts.accepted - lettered.min(counts.accepted)).saturating_sub(pushed);
         counts
     }
 }

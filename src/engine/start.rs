@@ -174,7 +174,8 @@ fn attach<L: LetterSink>(
     blueprint: &Blueprint,
     made: disk::Made<RealDisk, L>,
 ) -> Keeper<RealDisk, Letters<L>> {
-    let disk::Made { keeper, shard_ends, room, page } = made;
+    let disk::Made { mut keeper, shard_ends, room, page } = made;
+    keeper.set_callers(std::mem::take(&mut assembly.callers));
     for (id, (shard, end)) in assembly.shards.iter_mut().zip(shard_ends).enumerate() {
         let owned = blueprint.partitions_of(ShardId(id as u16));
         let found = owned.into_iter().map(|partition| keeper.found(partition)).collect();

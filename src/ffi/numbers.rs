@@ -44,6 +44,10 @@ pub enum FencepostStatus {
     BadArgument = 15,
     /// Not queued: its partition is diverted, and the disk has no room for its priority. Try again later.
     ShedSpace = 16,
+    /// Not taken: the lane of dead letters is full. Try again later.
+    ShedLetters = 17,
+    /// Not taken: there is nowhere for dead letters (dead_letter.topic, state.dir).
+    NoLetters = 18,
 }
 
 /// Which rule a rejected trigger breaks.
@@ -168,7 +172,7 @@ pub extern "C" fn fencepost_reason_name(reason: u32) -> *const c_char {
 
 impl FencepostStatus {
     /// Every status, by its number.
-    pub const ALL: [FencepostStatus; 17] = {
+    pub const ALL: [FencepostStatus; 19] = {
         use FencepostStatus::*;
         [
             Ok,
@@ -188,6 +192,8 @@ impl FencepostStatus {
             InUse,
             BadArgument,
             ShedSpace,
+            ShedLetters,
+            NoLetters,
         ]
     };
 
@@ -214,6 +220,8 @@ impl FencepostStatus {
             FencepostStatus::InUse => c"in_use",
             FencepostStatus::BadArgument => c"bad_argument",
             FencepostStatus::ShedSpace => c"shed_space",
+            FencepostStatus::ShedLetters => c"shed_letters",
+            FencepostStatus::NoLetters => c"no_letters",
         }
     }
 }
@@ -291,6 +299,8 @@ impl From<ShedWhy> for FencepostStatus {
             ShedWhy::Queue => FencepostStatus::ShedQueue,
             ShedWhy::PartitionBlocked => FencepostStatus::ShedPartition,
             ShedWhy::SpillNoSpace => FencepostStatus::ShedSpace,
+            ShedWhy::LettersFull => FencepostStatus::ShedLetters,
+            ShedWhy::NoLetters => FencepostStatus::NoLetters,
             ShedWhy::SettleWindow => FencepostStatus::ShedWindow,
         }
     }

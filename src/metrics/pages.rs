@@ -94,6 +94,15 @@ pub struct SpillPage {
     pub no_space: Counter,
 }
 
+/// What became of the dead letters that one ingress's caller gave. Written by the disk thread alone.
+#[derive(Default)]
+pub struct LetterPage {
+    /// Settled: durable.
+    pub dead_lettered: Counter,
+    /// Handed back.
+    pub failed: Counter,
+}
+
 /// What one ingress counts. Written by its thread alone.
 #[derive(Default)]
 pub struct IngressPage {
@@ -105,6 +114,10 @@ pub struct IngressPage {
     pub shed_partition: Counter,
     /// Refused: too many seqs are unsettled.
     pub shed_window: Counter,
+    /// Refused: the lane of dead letters is full.
+    pub shed_letters: Counter,
+    /// Given to the dead letters by the caller; part of `accepted`.
+    pub lettered: Counter,
     /// Refused: breaks a rule.
     pub rejected: Counter,
     /// Answered with `SlowDown`.
@@ -125,6 +138,6 @@ impl IngressPage {
     /// Everything that was shed.
     #[must_use]
     pub fn shed(&self) -> u64 {
-        self.shed_ring.get() + self.shed_partition.get() + self.shed_window.get()
+        self.shed_ring.get() + self.shed_partition.get() + self.shed_window.get() + self.shed_letters.get()
     }
 }

@@ -138,7 +138,8 @@ fn attach<C: Clock>(
     (desk_limits.memory_bytes, desk_limits.letter_bytes) = (1 << 20, 16 << 10);
     let desk = Desk::new(letters, Some((letter_spill, &recovery)), desk_limits);
     let room_of_letters = LetterRoom::new(desk, "triggers".to_owned(), blueprint.router_id.clone());
-    let keeper = Keeper::new(keeper_ends, Some(spilling), Some(room_of_letters));
+    let mut keeper = Keeper::new(keeper_ends, Some(spilling), Some(room_of_letters));
+    keeper.set_callers(std::mem::take(&mut assembly.callers));
     for (id, (shard, end)) in assembly.shards.iter_mut().zip(shard_ends).enumerate() {
         let owned = blueprint.partitions_of(ShardId(id as u16));
         let found = owned.into_iter().map(|partition| keeper.found(partition)).collect();
