@@ -24,8 +24,9 @@ pub use start::{Readiness, StartError, check_memory};
 pub use warming::WarmReport;
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::MemorySum;
+use crate::config::{KnownFences, MemorySum};
 use crate::ingress::Ingress;
+use crate::shard::Fences;
 use crate::shard::shared::Gate;
 use crate::sink::Sink;
 use crate::state::StateDir;
@@ -182,6 +183,12 @@ impl<C: Clock> Router<C> {
         self.common.shared.blocked_count()
     }
 
+    /// Replaces the list of known fences (`validate.fences`): triggers of others become dead letters. `None`: every fence is
+    /// known. The shards take it over within 5 ms.
+    pub fn reload_fences(&self, fences: Option<KnownFences>) {
+        self.common.shared.set_fences(fences.map(|fences| Arc::new(fences) as Arc<dyn Fences>));
+    }
+
     /// How the shards wait for work.
     #[must_use]
     pub fn idle_strategy(&self) -> crate::shard::idle::Strategy {
@@ -252,5 +259,11 @@ impl<C: Clock> Drop for Router<C> {
         if report.counts.unsettled() > 0 {
             log::error!("a router was dropped without shutdown, {} triggers are lost", report.counts.unsettled());
         }
+    }
+}
+
+impl Fences for KnownFences {
+    fn has(&self, fence_id: &[u8]) -> bool {
+        self.contains(fence_id)
     }
 }

@@ -12,14 +12,14 @@ use super::disk::{self, DiskThread, Letters, OffsetsKeeper, Opened, Who};
 use super::warming::{WarmReport, Warmed, Warming};
 use super::{Assembly, Blueprint, Router};
 use crate::clock::SystemClock;
-use crate::config::{Config, DivertPolicy, Idle, KafkaSettings, MemorySum, Pin, RecordTime};
+use crate::config::{Config, DivertPolicy, Idle, KafkaSettings, KnownFences, MemorySum, Pin, RecordTime};
 use crate::divert::Keeper;
 use crate::hlc::Hlc;
 use crate::letter::LetterSink;
 use crate::partition::{self};
 use crate::shard::idle::Strategy;
 use crate::shard::shared::WarmBox;
-use crate::shard::{Disk, Policy, Warm};
+use crate::shard::{Disk, Fences, Policy, Warm};
 use crate::sink::kafka::letters::KafkaLetters;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError};
 use crate::sink::kafka::{self, HandleSettings, KafkaSink, WarmUp, WarmUpError};
@@ -65,6 +65,7 @@ impl Router<SystemClock> {
         let settings = config.kafka_settings()?;
         let allowed = affinity::allowed().map_err(|error| StartError::System { what: "asking for the CPUs", error })?;
         let placement = topology::place(limits.shards.into(), &pin_list(config), &allowed)?;
+        let fences = config.validate.fences.as_deref().map(KnownFences::read).transpose()?;
         let deadline = Instant::now() + limits.start_timeout.as_duration();
         let state = config.state.dir.as_deref().map(StateDir::open).transpose()?;
         let remembered = match &state {
@@ -103,6 +104,7 @@ impl Router<SystemClock> {
         if let Some(bytes) = topic.record_bytes_max {
             assembly.common.shared.set_record_bytes_max(bytes);
         }
+        assembly.common.shared.set_fences(fences.map(|fences| Arc::new(fences) as Arc<dyn Fences>));
         let highest_on_disk = opened.as_ref().map_or(Hlc::ZERO, |opened| opened.highest);
         let keeper = match letters {
             Some(letters) => {

@@ -95,6 +95,12 @@ pub trait InTopic: Send + Sync {
     fn holds(&self, partition: PartitionId, frame: &Frame<'_>) -> bool;
 }
 
+/// The fences that there are.
+pub trait Fences: Send + Sync {
+    /// Whether a trigger may be of this fence.
+    fn has(&self, fence_id: &[u8]) -> bool;
+}
+
 /// The disk, as a shard begins with it.
 pub struct Disk {
     /// The way to it.
@@ -215,6 +221,10 @@ struct Core<S: Sink> {
     warm_box: Option<Arc<WarmBox>>,
     is_spilling_rest: bool,
     already: Option<Arc<dyn InTopic>>,
+    /// `None`: every fence is known.
+    fences: Option<Arc<dyn Fences>>,
+    /// Which list of the shared ones it is.
+    fences_version: u64,
     /// The wall clock at the start of the turn.
     wall: UnixMicros,
     /// Room for the words of an error.
@@ -297,6 +307,8 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             warm_box: None,
             is_spilling_rest: false,
             already: None,
+            fences: None,
+            fences_version: 0,
             wall: UnixMicros(0),
             words: String::with_capacity(512),
             ticked: Nanos(0),

@@ -1,12 +1,12 @@
 //! What a shard and the ingresses tell one another while running. Each word has one writer.
 
-use super::Warm;
+use super::{Fences, Warm};
 use crate::divert::Level;
 use crate::trigger::Priority;
 use crate::units::{PartitionId, Seq};
 use crossbeam::utils::CachePadded;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// Why a trigger that nothing durable would take was handed back.
@@ -147,6 +147,9 @@ pub struct Shared {
     /// By partition: the highest acknowledged offset; −1: none.
     acked: Box<[AtomicI64]>,
     record_bytes_max: AtomicUsize,
+    /// Rises with each list of fences.
+    fences_version: AtomicU64,
+    fences: Mutex<Option<Arc<dyn Fences>>>,
 }
 
 impl Shared {
@@ -160,6 +163,8 @@ impl Shared {
             blocked: (0..partitions).map(|_| AtomicU8::new(0)).collect(),
             acked: (0..partitions).map(|_| AtomicI64::new(-1)).collect(),
             record_bytes_max: AtomicUsize::new(usize::MAX),
+            fences_version: AtomicU64::new(0),
+            fences: Mutex::new(None),
         }
     }
 
@@ -236,6 +241,23 @@ impl Shared {
     #[must_use]
     pub fn record_bytes_max(&self) -> usize {
         self.record_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the list of known fences; the shards take it over within 5 ms. `None`: every fence is known.
+    pub fn set_fences(&self, fences: Option<Arc<dyn Fences>>) {
+        let mut place = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = fences;
+        // Release, partner: the Acquire in `fences_since`; the list itself is behind the lock.
+        self.fences_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The list, if it is another one than that of `version`, and its own version. Costs one load if it is not.
+    pub(super) fn fences_since(&self, version: u64) -> Option<(Option<Arc<dyn Fences>>, u64)> {
+        if self.fences_version.load(Ordering::Acquire) == version {
+            return None;
+        }
+        let place = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((place.clone(), self.fences_version.load(Ordering::Acquire)))
     }
 
     /// Learnt from the topic. `Relaxed`, see [`Shared::record_bytes_max`].

@@ -173,6 +173,13 @@ impl<S: Sink> Core<S> {
             self.give_up(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
             return Take::Taken;
         }
+        if let Some(fences) = &self.fences
+            && !fences.has(incoming.fence_id)
+        {
+            line.push(&mut self.flights, slot);
+            self.give_up(slot, FailedReason::UnknownFence);
+            return Take::Taken;
+        }
         line.next_partition_seq += 1;
         if line.is_diverted {
             self.divert_one(index, slot);
@@ -342,6 +349,9 @@ impl<S: Sink> Core<S> {
             return;
         }
         self.ticked = now;
+        if let Some((fences, version)) = self.shared.fences_since(self.fences_version) {
+            (self.fences, self.fences_version) = (fences, version);
+        }
         if self.is_cold
             && let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take())
         {

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "kafka")]
 pub mod kafka;
+pub mod liveness;
 pub mod null;
 
 use crate::slab::{Lent, SlotId};

@@ -17,6 +17,7 @@ pub use handle::{HandleError, HandleSettings, being_destroyed, error_name};
 pub use letters::KafkaLetters;
 pub use warm::{WarmUp, WarmUpError};
 
+use super::liveness::Liveness;
 use super::{Busy, Condition, Outgoing, Report, Sink};
 use crate::clock::{Clock, SystemClock};
 use crate::config::KafkaSettings;
@@ -29,6 +30,12 @@ use std::thread::JoinHandle;
 
 /// The oldest librdkafka that is good enough: Nagle off by default, and the idempotence fixes of 2.10.
 pub const VERSION_MIN: u32 = 0x020a_0000;
+/// No report for so long, with frames in flight and a connection: three times `socket.timeout.ms`.
+const LIVENESS_LIMIT: Nanos = Nanos::from_millis(15_000);
+/// It is looked at in one of so many turns.
+const WATCHED_CALLS: u32 = 64;
+/// The broker's code for an operation on a topic that is not allowed.
+const UNAUTHORIZED: i32 = 29;
 /// The same error of the client is logged once in so long.
 const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
 /// What a given-up handle gets for the answers that are on their way.
@@ -124,6 +131,10 @@ pub struct KafkaSink {
     errors: u64,
     /// The last error that was logged, and when.
     logged: (i32, Nanos),
+    liveness: Liveness,
+    /// Something was reported since it was looked at last.
+    heard: bool,
+    condition_calls: u32,
     clock: SystemClock,
 }
 
@@ -160,6 +171,9 @@ impl KafkaSink {
             outstanding: 0,
             errors: 0,
             logged: (0, Nanos(0)),
+            liveness: Liveness::new(LIVENESS_LIMIT),
+            heard: true,
+            condition_calls: 0,
             clock: SystemClock::new(),
         })
     }
@@ -175,10 +189,17 @@ impl KafkaSink {
         &self.handle
     }
 
-    /// Counts errors and notices a fatal one. Statistics are of no use here once the sink is warm.
+    /// Counts errors and notices a fatal one. Statistics are asked for only while the client is suspiciously silent.
     fn read_news(&mut self) {
         while let Some(news) = self.news.pop_front() {
-            let News::Error { code, text, is_fatal } = news else { continue };
+            let (code, text, is_fatal) = match news {
+                News::Error { code, text, is_fatal } => (code, text, is_fatal),
+                News::Statistics(json) => {
+                    let is_up = warm::is_connected(&json, &self.settings.topic);
+                    self.liveness.connected(is_up, self.clock.mono());
+                    continue;
+                }
+            };
             self.errors += 1;
             // A broker that is away says so with each attempt to reach it.
             let now = self.clock.mono();
@@ -189,6 +210,28 @@ impl KafkaSink {
             if is_fatal && !matches!(self.state, State::Replacing(_)) {
                 self.give_up_handle();
             }
+        }
+    }
+
+    /// Now and then: whether the client still does its work.
+    fn watch(&mut self) {
+        self.condition_calls = self.condition_calls.wrapping_add(1);
+        if !self.condition_calls.is_multiple_of(WATCHED_CALLS) {
+            return;
+        }
+        let now = self.clock.mono();
+        if std::mem::take(&mut self.heard) || self.outstanding == 0 || !matches!(self.state, State::Ready) {
+            self.liveness.is_well(now);
+        }
+        self.handle.reads_statistics = self.liveness.is_suspicious(now);
+        if self.liveness.is_dead(now) {
+            log::error!(
+                "the Kafka client has {} frames in flight, a connection, and has reported nothing for {} s",
+                self.outstanding,
+                LIVENESS_LIMIT.0 / 1_000_000_000
+            );
+            self.liveness.is_well(now);
+            self.give_up_handle();
         }
     }
 
@@ -272,6 +315,7 @@ unsafe impl Sink for KafkaSink {
         if !self.news.is_empty() {
             self.read_news();
         }
+        self.heard |= count > 0;
         count
     }
 
@@ -279,6 +323,7 @@ unsafe impl Sink for KafkaSink {
         if matches!(self.state, State::Replacing(_)) {
             self.try_replace();
         }
+        self.watch();
         match self.state {
             State::Ready => Condition::Ready,
             State::Replacing(_) => Condition::Replacing,
@@ -290,6 +335,10 @@ unsafe impl Sink for KafkaSink {
     }
 
     fn explain(&self, code: i32) -> String {
+        if code == UNAUTHORIZED {
+            let topic = &self.settings.topic;
+            return format!("{}: unauthorized: WRITE on topic {topic} is not allowed", error_name(code));
+        }
         error_name(code)
     }
 

@@ -76,6 +76,21 @@ impl KafkaSink {
     }
 }
 
+/// Whether the leaders of all partitions the client sends to are connected, as its statistics say.
+pub(super) fn is_connected(json: &str, topic: &str) -> bool {
+    let Ok(all) = serde_json::from_str::<Value>(json) else { return false };
+    let Some(partitions) = all["topics"][topic]["partitions"].as_object() else { return false };
+    let own: Vec<PartitionId> = partitions
+        .iter()
+        .filter(|(_, part)| {
+            part["msgq_cnt"].as_u64().unwrap_or(0) + part["xmit_msgq_cnt"].as_u64().unwrap_or(0) > 0
+                || part["msgs_inflight"].as_u64().unwrap_or(0) > 0
+        })
+        .filter_map(|(number, _)| number.parse().ok().map(PartitionId))
+        .collect();
+    !own.is_empty() && missing(json, topic, &own).is_ok_and(|leaderless| leaderless.is_empty())
+}
+
 /// The partitions without a leader if all else is there, or what is missing.
 fn missing(json: &str, topic: &str, partitions: &[PartitionId]) -> Result<Vec<PartitionId>, String> {
     let all: Value = serde_json::from_str(json).map_err(|error| format!("readable statistics: {error}"))?;
@@ -125,6 +140,10 @@ mod tests {
         assert_eq!(missing(&statistics(-1, "UP", "Assigned"), "t", &own), Ok(vec![PartitionId(0)]));
         assert_eq!(missing(&statistics(1, "CONNECT", "Assigned"), "t", &own), Err("a connection to broker 1".into()));
         assert_eq!(missing(&statistics(1, "UP", "WaitPID"), "t", &own), Err("a producer id".into()));
+        let held = r#"{"brokers":{"b:1":{"nodeid":1,"state":"UP"}},"eos":{"idemp_state":"Assigned"},
+            "topics":{"t":{"partitions":{"0":{"leader":1,"msgs_inflight":5},"1":{"leader":-1}}}}}"#;
+        assert!(is_connected(held, "t"), "partition 1 has nothing in flight");
+        assert!(!is_connected(&held.replace("UP", "CONNECT"), "t") && !is_connected(held, "u"));
         let other = missing(&statistics(1, "UP", "Assigned"), "t", &[PartitionId(7)]);
         assert_eq!(other, Err("metadata of topic t, partition 7".into()));
         assert!(missing("{", "t", &own).is_err());
