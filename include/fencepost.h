@@ -87,6 +87,14 @@ enum FencepostStatus
      * Not queued: its partition is diverted, and the disk has no room for its priority. Try again later.
      */
     FENCEPOST_STATUS_SHED_SPACE = 16,
+    /**
+     * Not taken: the lane of dead letters is full. Try again later.
+     */
+    FENCEPOST_STATUS_SHED_LETTERS = 17,
+    /**
+     * Not taken: there is nowhere for dead letters (dead_letter.topic, state.dir).
+     */
+    FENCEPOST_STATUS_NO_LETTERS = 18,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -671,6 +679,21 @@ FencepostStatus fencepost_submit(FencepostIngress *ingress,
                                  FencepostAnswer *out,
                                  char *why,
                                  size_t why_len);
+
+/**
+ * Gives a trigger that was shed, or that its caller cannot keep, to the dead letters. The answer is as fencepost_submit's:
+ * it takes the next seq and settles like any trigger. `reason` is a word for it, text that ends with NUL, of which 64
+ * bytes are kept; null: "shed".
+ *
+ * The caller's part:
+ * As fencepost_submit; `reason` is null or a text that ends with NUL.
+ */
+FencepostStatus fencepost_dead_letter(FencepostIngress *ingress,
+                                      const FencepostTrigger *trigger,
+                                      const char *reason,
+                                      FencepostAnswer *out,
+                                      char *why,
+                                      size_t why_len);
 
 /**
  * Offers `count` triggers in order; `answers[i]` is the answer to `triggers[i]`. A refusal of one says nothing of the

@@ -557,6 +557,9 @@ fn null_is_a_status_in_every_argument() {
             fencepost_submit(no_ingress, &good, &mut answer, null_mut(), 0),
             fencepost_submit(ingress, null(), &mut answer, null_mut(), 0),
             fencepost_submit(ingress, &good, null_mut(), null_mut(), 0),
+            fencepost_dead_letter(no_ingress, &good, null(), &mut answer, null_mut(), 0),
+            fencepost_dead_letter(ingress, null(), null(), &mut answer, null_mut(), 0),
+            fencepost_dead_letter(ingress, &good, null(), null_mut(), null_mut(), 0),
             fencepost_submit_batch(no_ingress, &good, 1, &mut answer),
             fencepost_submit_batch(ingress, null(), 1, &mut answer),
             fencepost_submit_batch(ingress, &good, 1, null_mut()),
@@ -932,7 +935,7 @@ fn f2_a_panic_in_each_function_is_a_status_and_fails_the_router() {
 
     type Call = fn(&Bench, *mut FencepostIngress) -> FencepostStatus;
     // Functions on a running router; the panic fails it.
-    let on_a_router: [(&str, Call); 6] = [
+    let on_a_router: [(&str, Call); 7] = [
         ("fencepost_health", |bench, _| {
             // SAFETY: the router runs.
             unsafe { fencepost_health(bench.router) }
@@ -956,6 +959,11 @@ fn f2_a_panic_in_each_function_is_a_status_and_fails_the_router() {
             };
             assert_eq!(text(&why), "fencepost_submit panicked: forced");
             status
+        }),
+        ("fencepost_dead_letter", |_, ingress| {
+            let mut answer = std::mem::MaybeUninit::uninit();
+            // SAFETY: the ingress is not freed, the answer may be written.
+            unsafe { fencepost_dead_letter(ingress, &trigger(b"x", b"f"), null(), answer.as_mut_ptr(), null_mut(), 0) }
         }),
         ("fencepost_submit_batch", |_, ingress| {
             let mut answer = std::mem::MaybeUninit::uninit();

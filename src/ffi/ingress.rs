@@ -4,7 +4,7 @@ use super::boundary::{Why, guard};
 use super::{FencepostAnswer, FencepostFailed, FencepostIngress, FencepostStatus, FencepostTrigger};
 use crate::shard::shared::FailedReason;
 use crate::trigger::{State, Trigger};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 /// So many triggers of a batch are translated, on the stack, before they are handed over together.
 const BATCH: usize = 64;
@@ -43,6 +43,61 @@ pub unsafe extern "C" fn fencepost_submit(
         let answer = match unsafe { trigger.translate() } {
             Ok(trigger) => {
                 let answer = ingress.submit(&trigger);
+                if let Err(refused) = &answer {
+                    why.say(refused);
+                }
+                FencepostAnswer::from(answer)
+            }
+            Err(unfit) => {
+                why.say(&unfit);
+                unfit.answer(&mut ingress)
+            }
+        };
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { out.write(answer) };
+        answer.status
+    })
+}
+
+/// Gives a trigger that was shed, or that its caller cannot keep, to the dead letters. The answer is as fencepost_submit's:
+/// it takes the next seq and settles like any trigger. `reason` is a word for it, text that ends with NUL, of which 64
+/// bytes are kept; null: "shed".
+///
+/// # Safety
+/// As fencepost_submit; `reason` is null or a text that ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fencepost_dead_letter(
+    ingress: *mut FencepostIngress,
+    trigger: *const FencepostTrigger,
+    reason: *const c_char,
+    out: *mut FencepostAnswer,
+    why: *mut c_char,
+    why_len: usize,
+) -> FencepostStatus {
+    // SAFETY: null or not freed, by this function's contract. Shared: two threads at once are found by `hold`.
+    let Some(handle) = (unsafe { ingress.as_ref() }) else {
+        return FencepostStatus::NullArgument;
+    };
+    // SAFETY: the caller's buffer, by this function's contract.
+    let mut why = unsafe { Why::new(why, why_len) };
+    guard("fencepost_dead_letter", Some(&handle.fail_switch), &mut why, |why| {
+        // SAFETY: null or readable, by this function's contract.
+        let trigger = unsafe { trigger.as_ref() };
+        let (Some(trigger), false) = (trigger, out.is_null()) else {
+            return FencepostStatus::NullArgument;
+        };
+        // SAFETY: null or a text that ends with NUL, by this function's contract.
+        let reason = if reason.is_null() { c"shed" } else { unsafe { CStr::from_ptr(reason) } };
+        let Ok(reason) = reason.to_str() else {
+            return FencepostStatus::BadArgument;
+        };
+        let Some(mut ingress) = handle.hold() else {
+            return FencepostStatus::InUse;
+        };
+        // SAFETY: its pointers are null or readable for their lengths, by this function's contract.
+        let answer = match unsafe { trigger.translate() } {
+            Ok(trigger) => {
+                let answer = ingress.dead_letter(&trigger, reason);
                 if let Err(refused) = &answer {
                     why.say(refused);
                 }

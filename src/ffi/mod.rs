@@ -19,7 +19,8 @@ mod types;
 #[cfg(debug_assertions)]
 pub use boundary::forced;
 pub use ingress::{
-    fencepost_ingress_free, fencepost_settled, fencepost_submit, fencepost_submit_batch, fencepost_take_failed,
+    fencepost_dead_letter, fencepost_ingress_free, fencepost_settled, fencepost_submit, fencepost_submit_batch,
+    fencepost_take_failed,
 };
 pub use log_to::{FencepostLogCallback, fencepost_log_to};
 pub use numbers::{
