@@ -352,6 +352,10 @@ impl<S: Sink> Core<S> {
         if let Some((fences, version)) = self.shared.fences_since(self.fences_version) {
             (self.fences, self.fences_version) = (fences, version);
         }
+        if self.already.is_some() && self.diversions.iter().all(|diversion| diversion.is_past_recovered()) {
+            // What was found at start has met it.
+            self.already = None;
+        }
         if self.is_cold
             && let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take())
         {
