@@ -11,6 +11,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+/// Kafka's word for "as many replicas as `default.replication.factor` says".
+const CLUSTERS_OWN: i32 = -1;
+
 pub struct Admin(AdminClient<DefaultClientContext>);
 
 impl Admin {
@@ -18,9 +21,9 @@ impl Admin {
         Admin(ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client can be made"))
     }
 
-    /// A topic of one replica, with these settings, ready for use on return.
+    /// A topic with these settings and as many replicas as the cluster gives by itself, ready for use on return.
     pub fn create_topic(&self, topic: &str, partitions: u32, settings: &[(&str, &str)]) {
-        let mut new = NewTopic::new(topic, partitions as i32, TopicReplication::Fixed(1));
+        let mut new = NewTopic::new(topic, partitions as i32, TopicReplication::Fixed(CLUSTERS_OWN));
         for (name, value) in settings {
             new = new.set(name, value);
         }

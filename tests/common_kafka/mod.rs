@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
 pub mod admin;
+pub mod cluster;
 pub mod hand;
 pub mod load;
 pub mod mock;
