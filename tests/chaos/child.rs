@@ -101,7 +101,10 @@ impl Route {
         self.spawned.elapsed()
     }
 
-    pub fn ask_to_stop(&self) {
+    pub fn ask_to_stop(&mut self) {
+        if !self.is_running() {
+            return;
+        }
         let sent = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
         // It may have ended by itself just now; how it ended is looked at later.
         assert!(sent.is_ok(), "sh can be run");

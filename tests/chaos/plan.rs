@@ -47,23 +47,26 @@ pub struct Plan {
 
 impl Plan {
     pub fn draw(random: &mut Random, round: u64) -> Plan {
+        let source = if round.is_multiple_of(2) { Source::Socket } else { Source::File };
+        // A file is read as fast as the topic takes it, and is at its end sooner than a peer that sends at a rate.
+        let life_ms = if source == Source::Socket { 3_000 } else { 900 };
         let death = match random.below(20) {
-            0..=4 => Death::AfterSpawn(between(random, 50, 1_500)),
-            5..=16 => Death::AfterReady(between(random, 50, 3_000)),
-            _ => Death::InShutdown { running: between(random, 100, 2_000), stopping: between(random, 0, 300) },
+            0..=4 => Death::AfterSpawn(between(random, 50, 1_000)),
+            5..=16 => Death::AfterReady(between(random, 20, life_ms)),
+            _ => Death::InShutdown { running: between(random, 20, life_ms), stopping: between(random, 0, 300) },
         };
         let fault = match random.below(100) {
-            0..30 => Some(Fault::Freeze { after: between(random, 0, 4_000), lasting: between(random, 50, 4_000) }),
-            30..38 => Some(Fault::Kill { after: between(random, 0, 3_000), down: between(random, 0, 2_000) }),
-            38..42 => Some(Fault::Restart { after: between(random, 0, 3_000) }),
+            0..35 => Some(Fault::Freeze { after: between(random, 0, 4_000), lasting: between(random, 50, 4_000) }),
+            35..45 => Some(Fault::Kill { after: between(random, 0, 3_000), down: between(random, 0, 2_000) }),
+            45..50 => Some(Fault::Restart { after: between(random, 0, 3_000) }),
             _ => None,
         };
         Plan {
-            source: if round.is_multiple_of(2) { Source::Socket } else { Source::File },
+            source,
             death,
             fault,
             rate: 2_000 + random.below(10_000),
-            lines: u64::from(5_000 + random.below(30_000)),
+            lines: u64::from(10_000 + random.below(50_000)),
             shards: 1 + random.below(2),
             require_broker: random.below(4) > 0,
         }

@@ -39,7 +39,7 @@ pub struct Options {
     pub rounds: u64,
     /// `divert.policy`.
     pub policy: String,
-    pub plant: fn(&Rows) -> Plant,
+    pub plant: Option<fn(&Rows) -> Plant>,
 }
 
 impl Options {
@@ -55,7 +55,7 @@ impl Options {
             seed: number("FENCEPOST_SEED", now),
             rounds: number("FENCEPOST_ROUNDS", rounds),
             policy: std::env::var("FENCEPOST_POLICY").unwrap_or_else(|_| best.into()),
-            plant: |_| Plant::Nothing,
+            plant: None,
         }
     }
 }
@@ -85,14 +85,17 @@ pub struct Tally {
 pub fn run(options: &Options) -> (Tally, Verdict) {
     let Options { seed, rounds, policy, .. } = options;
     println!("seed {seed}: {rounds} rounds, policy {policy}; again: FENCEPOST_SEED={seed} FENCEPOST_ROUNDS={rounds}");
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/chaos").join(seed.to_string());
+    let name = if options.plant.is_some() { format!("{seed}-planted") } else { seed.to_string() };
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/chaos").join(name);
+    // Of an earlier run with this seed.
+    let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("target can be written");
     let cluster = Arc::new(Cluster::start(&[]));
     let mut random = Random::new(*seed);
     let mut faults = Faults::new(Arc::clone(&cluster));
     let mut tally = Tally::default();
     let mut verdict = Verdict::default();
-    while tally.rounds < *rounds && verdict.is_clean(reads_tail(policy)) {
+    while tally.rounds < *rounds && verdict.is_clean() {
         let batch_dir = dir.join(format!("batch-{:02}", tally.rounds / BATCH));
         let began = Instant::now();
         let mut batch = Batch::new(options, &cluster, &batch_dir);
@@ -107,13 +110,13 @@ pub fn run(options: &Options) -> (Tally, Verdict) {
         verdict = batch.judge(&cluster);
         tally.records += verdict.records;
         tally.repeats += verdict.repeats;
-        tally.collapsible += verdict.collapsible.len() as u64;
+        tally.collapsible += verdict.collapsible;
         tally.settled += verdict.settled;
         println!("after {} rounds, {:.0} s for this batch: {verdict}", tally.rounds, began.elapsed().as_secs_f64());
     }
     (tally.freezes, tally.broker_kills, tally.broker_restarts) = (faults.freezes, faults.kills, faults.restarts);
     println!("{tally:?}");
-    if verdict.is_clean(reads_tail(policy)) {
+    if verdict.is_clean() || options.plant.is_some() {
         fs::remove_dir_all(&dir).expect("our own directory");
     } else {
         let text = verdict.devices.iter().fold(format!("{verdict}\n"), |mut text, (device, orders)| {
@@ -125,11 +128,6 @@ pub fn run(options: &Options) -> (Tally, Verdict) {
         println!("{shown}all of it, and the logs: {}", dir.display());
     }
     (tally, verdict)
-}
-
-/// Whether a start knows what the topic's tail holds.
-pub fn reads_tail(policy: &str) -> bool {
-    policy != "refuse"
 }
 
 /// Some rounds on one topic and one state directory.
@@ -166,7 +164,7 @@ impl Batch<'_> {
             topic,
             dir: dir.to_owned(),
             scratch: Scratch::new("chaos"),
-            plant: (options.plant)(&rows[SOCKET]),
+            plant: options.plant.map_or(Plant::Nothing, |plant| plant(&rows[SOCKET])),
             rows,
             sent: [0; 2],
             settled: [0; 2],
@@ -385,7 +383,7 @@ impl Batch<'_> {
 }
 
 /// Asks it to stop once its peer has been told that everything is settled.
-fn stop_when_served(route: Route, has_ended: &AtomicBool) -> Ended {
+fn stop_when_served(mut route: Route, has_ended: &AtomicBool) -> Ended {
     let began = Instant::now();
     while !has_ended.load(Ordering::Acquire) && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
