@@ -37,6 +37,21 @@ impl Admin {
         answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("growing {name}: {code}"));
     }
 
+    pub fn delete_topic(&self, topic: &str) {
+        let answers = wait_for(self.0.delete_topics(&[topic], &options())).expect("the cluster answers");
+        answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("deleting {name}: {code}"));
+    }
+
+    /// The brokers that lead the topic's partitions, in their order; -1 for none.
+    pub fn leaders(&self, topic: &str) -> Vec<i32> {
+        let limit = Duration::from_secs(30);
+        let metadata = self.0.inner().fetch_metadata(Some(topic), limit).expect("the cluster answers");
+        let mut leaders: Vec<(i32, i32)> =
+            metadata.topics()[0].partitions().iter().map(|partition| (partition.id(), partition.leader())).collect();
+        leaders.sort_unstable();
+        leaders.into_iter().map(|(_, leader)| leader).collect()
+    }
+
     pub fn set(&self, topic: &str, name: &str, value: &str) {
         let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
         let answers = wait_for(self.0.alter_configs([&change], &options())).expect("the cluster answers");

@@ -44,6 +44,19 @@ impl Cluster {
         script(&arguments);
     }
 
+    /// From now on broker 1 sends its clients to this address, at which something must pass on to its own: it answers only
+    /// when that does.
+    pub fn advertise(&self, address: &str) {
+        let file = self.dir.join("broker-1/server.properties");
+        let text = std::fs::read_to_string(&file).expect("the broker's settings");
+        let line = |line: &str| match line.starts_with("advertised.listeners=") {
+            true => format!("advertised.listeners=PLAINTEXT://{address}\n"),
+            false => format!("{line}\n"),
+        };
+        std::fs::write(&file, text.lines().map(line).collect::<String>()).expect("the broker's settings");
+        self.order("restart", &[1]);
+    }
+
     /// Files of the cluster, such as the settings of its users.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod hand;
 pub mod load;
 pub mod mock;
+pub mod proxy;
 pub mod reader;
 
 pub use load::{Load, finish};
