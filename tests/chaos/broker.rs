@@ -60,3 +60,13 @@ impl Faults {
         }
     }
 }
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        // The thread holds the cluster: one that outlived a failed test would leave the broker behind.
+        if let Some(lasting) = self.lasting.take() {
+            // Its panic has been printed.
+            let _ = lasting.join();
+        }
+    }
+}

@@ -6,7 +6,7 @@
 //! sends again from the last settled position, as a real one does. At the end of each 20 rounds the topic is read back.
 //!
 //! `script/chaos [ROUNDS]` runs it alone; a seed is printed first and can be given. In the suite there are 5 rounds.
-//! It has a cluster of its own, and is skipped where KAFKA_BOOTSTRAP names none: then nobody wants a real Kafka.
+//! It takes the suite's cluster if that has one broker, and starts one otherwise; without KAFKA_BOOTSTRAP it is skipped.
 #![cfg(feature = "cli")]
 
 #[path = "../common_kafka/mod.rs"]

@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> (Tally, Verdict) {
     // Of an earlier run with this seed.
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("target can be written");
-    let cluster = Arc::new(Cluster::start(&[]));
+    let cluster = Arc::new(Cluster::of(1));
     let mut random = Random::new(*seed);
     let mut faults = Faults::new(Arc::clone(&cluster));
     let mut tally = Tally::default();

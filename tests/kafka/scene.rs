@@ -7,6 +7,7 @@ use fencepost::config::{Config, DivertPolicy};
 use fencepost::engine::{Counts, Router};
 use fencepost::verify::frame::Frame;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,18 +30,41 @@ pub fn config_with_state(bootstrap: &str, topic: &str, state: &Scratch) -> Confi
     config
 }
 
-/// Submits all of it at this rate; what stood still meanwhile is made up for.
-pub fn submit_at(load: &mut Load, all: &[Sent], rate: u32) {
+/// Submits at this rate until `is_enough`, or all of it; what stood still meanwhile is made up for. Kafka's tools take
+/// seconds, and more on a busy machine: so the load lasts as long as what happens meanwhile.
+pub fn submit_until(load: &mut Load, all: &[Sent], is_enough: &AtomicBool) {
     let began = Instant::now();
     for (number, sent) in (0..).zip(all) {
-        let due = Duration::from_secs_f64(f64::from(number) / f64::from(rate));
+        let due = Duration::from_secs_f64(f64::from(number) / f64::from(RATE));
         if let Some(early) = due.checked_sub(began.elapsed())
             && early > Duration::from_millis(5)
         {
             std::thread::sleep(early);
         }
+        // Acquire, for the test's Release: what it did came before.
+        if is_enough.load(Ordering::Acquire) {
+            return;
+        }
         load.submit(sent);
     }
+}
+
+/// Submits at the rate beside `meanwhile`, and for two seconds more.
+pub fn under_load(load: &mut Load, all: &[Sent], meanwhile: impl FnOnce()) {
+    let is_enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| submit_until(load, all, &is_enough));
+        // However it ends, the load must end too, or a failure would be waited for.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
+        if ended.is_ok() {
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        is_enough.store(true, Ordering::Release);
+        feeder.join().expect("the load is taken");
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    });
 }
 
 pub fn count(counts: &Counts, name: &str) -> u64 {
