@@ -40,10 +40,12 @@ impl Row {
 
     /// As a source writes it.
     pub fn line(&self) -> String {
-        let Row { device, fence, state, event_time_ms } = self;
-        let state = state.name();
+        // The fleet's names hold whatever a name may hold.
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let (device, fence, state) = (text(&self.device), text(&self.fence), self.state.name());
+        let event_time_ms = self.event_time_ms;
         format!(
-            "{{\"device_id\":\"{device}\",\"fence_id\":\"{fence}\",\"state\":\"{state}\",\"event_time_ms\":{event_time_ms}}}\n"
+            "{{\"device_id\":{device},\"fence_id\":{fence},\"state\":\"{state}\",\"event_time_ms\":{event_time_ms}}}\n"
         )
     }
 }
