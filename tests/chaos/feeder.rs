@@ -22,11 +22,12 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// A row and the next one of its device.
-    pub fn swap(rows: &Rows, at: u64) -> Plant {
-        let device = rows.row(at).device;
-        let next = (at + 1..).find(|other| rows.row(*other).device == device);
-        Plant::Swap(at, next.expect("rows have no end"))
+    /// The first row from this one on whose device comes again soon, and that next row.
+    pub fn swap(rows: &Rows, from: u64) -> Plant {
+        let next = |at: u64| (at + 1..at + 1_000).find(|other| rows.row(*other).device == rows.row(at).device);
+        let pair = (from..from + 1_000).find_map(|at| next(at).map(|other| (at, other)));
+        let (one, other) = pair.expect("a device that comes twice within a thousand rows");
+        Plant::Swap(one, other)
     }
 
     /// The number of the row that is sent in the place of row `number`.

@@ -20,8 +20,10 @@ mod plan;
 mod rows;
 mod run;
 
+use common_kafka::cluster::Cluster;
 use feeder::Plant;
 use run::{Options, run};
+use std::sync::Arc;
 
 fn is_kafka_wanted() -> bool {
     let is_set = std::env::var("KAFKA_BOOTSTRAP").is_ok_and(|value| !value.is_empty());
@@ -38,7 +40,7 @@ fn kill_9_at_random_points_loses_and_reorders_nothing_that_was_settled() {
         return;
     }
     let options = Options::from_env(5);
-    let (tally, verdict) = run(&options);
+    let (tally, verdict) = run(&options, &Arc::new(Cluster::of(1)));
     assert!(verdict.is_clean(), "seed {}: {verdict}", options.seed);
     assert_eq!(tally.rounds, options.rounds);
     assert!(tally.kills > 0 && tally.settled > 0 && tally.records >= tally.settled, "{tally:?}");
@@ -52,8 +54,9 @@ fn a_row_left_out_and_two_rows_swapped_on_the_way_are_found() {
         return;
     }
     let planted = |plant: fn(&_) -> Plant| Options { rounds: 2, plant: Some(plant), ..Options::from_env(2) };
-    let (_, verdict) = run(&planted(|_| Plant::Loss(1_234)));
+    let cluster = Arc::new(Cluster::of(1));
+    let (_, verdict) = run(&planted(|_| Plant::Loss(1_234)), &cluster);
     assert_eq!((verdict.lost.len(), verdict.foreign.len(), verdict.reordered.len()), (1, 0, 0), "{verdict}");
-    let (_, verdict) = run(&planted(|rows| Plant::swap(rows, 1_234)));
+    let (_, verdict) = run(&planted(|rows| Plant::swap(rows, 1_234)), &cluster);
     assert_eq!((verdict.lost.len(), verdict.foreign.len(), verdict.reordered.len()), (0, 0, 1), "{verdict}");
 }

@@ -31,6 +31,8 @@ const PARTITIONS: u32 = 12;
 const BATCH: u64 = 20;
 const SOCKET: usize = 0;
 const FILE: usize = 1;
+/// Fresh rows of each source beside what is left, when a batch is drained.
+const DRAIN_ROWS: u64 = 5_000;
 /// How long a round waits for a process to be ready before its time begins to run anyway.
 const READY_WAIT: Duration = Duration::from_secs(6);
 
@@ -82,7 +84,7 @@ pub struct Tally {
 }
 
 /// Runs all rounds. Returns at the first batch whose verdict is not clean, with that verdict.
-pub fn run(options: &Options) -> (Tally, Verdict) {
+pub fn run(options: &Options, cluster: &Arc<Cluster>) -> (Tally, Verdict) {
     let Options { seed, rounds, policy, .. } = options;
     println!("seed {seed}: {rounds} rounds, policy {policy}; again: FENCEPOST_SEED={seed} FENCEPOST_ROUNDS={rounds}");
     let name = if options.plant.is_some() { format!("{seed}-planted") } else { seed.to_string() };
@@ -90,15 +92,14 @@ pub fn run(options: &Options) -> (Tally, Verdict) {
     // Of an earlier run with this seed.
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("target can be written");
-    let cluster = Arc::new(Cluster::of(1));
     let mut random = Random::new(*seed);
-    let mut faults = Faults::new(Arc::clone(&cluster));
+    let mut faults = Faults::new(Arc::clone(cluster));
     let mut tally = Tally::default();
     let mut verdict = Verdict::default();
     while tally.rounds < *rounds && verdict.is_clean() {
         let batch_dir = dir.join(format!("batch-{:02}", tally.rounds / BATCH));
         let began = Instant::now();
-        let mut batch = Batch::new(options, &cluster, &batch_dir);
+        let mut batch = Batch::new(options, cluster, &batch_dir);
         let until = rounds.min(&(tally.rounds + BATCH)).to_owned();
         while tally.rounds < until {
             let plan = Plan::draw(&mut random, tally.rounds);
@@ -107,7 +108,7 @@ pub fn run(options: &Options) -> (Tally, Verdict) {
         }
         faults.end();
         batch.drain(&mut tally);
-        verdict = batch.judge(&cluster);
+        verdict = batch.judge(cluster);
         tally.records += verdict.records;
         tally.repeats += verdict.repeats;
         tally.collapsible += verdict.collapsible;
@@ -304,13 +305,13 @@ impl Batch<'_> {
 
     /// On a healthy broker, until both sources are settled and the disk holds nothing any more.
     fn drain(&mut self, tally: &mut Tally) {
-        let all = self.sent[SOCKET] + 500;
+        let all = self.sent[SOCKET] + DRAIN_ROWS;
         let config = self.config(Source::Socket, true);
         let route = Route::spawn(&config, &self.dir.join("drain-socket.log"));
         let (ended, fed) = self.with_peer(all, 50_000, |has_ended| stop_when_served(route, has_ended));
         let report = self.finish(ended, fed, tally);
         assert_eq!(self.settled[SOCKET], all, "the peer was told that all is settled: {report}");
-        self.grow_file(500);
+        self.grow_file(DRAIN_ROWS);
         let config = self.config(Source::File, true);
         let route = Route::spawn(&config, &self.dir.join("drain-file.log"));
         let report = self.finish(route.wait("the drain of the file"), None, tally);
