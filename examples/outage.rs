@@ -241,10 +241,11 @@ fn feed(socket: &Path, load: &Load, rate: u64, gauges: &Gauges) {
         while !gauges.is_enough.load(Ordering::Acquire) {
             let due = (began.elapsed().as_secs_f64() * rate as f64) as u64;
             lines.clear();
-            for number in next..due.min(next + 5_000) {
+            let until = due.clamp(next, next + 5_000);
+            for number in next..until {
                 load.line(number, &mut lines);
-                next = number + 1;
             }
+            next = until;
             writer.write_all(&lines).expect("the route reads");
             gauges.sent.store(next, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(5));

@@ -139,9 +139,10 @@ fn send(order: &Order<'_>, mut stream: &UnixStream, stop: &AtomicBool, is_over: 
             continue;
         }
         // Not more at once than a source would hold.
-        for number in next..due.min(order.until).min(next + 2_000) {
+        let until = due.min(order.until).min(next + 2_000);
+        for number in next..until {
             left.extend(order.rows.row(order.plant.sent_as(number)).line().as_bytes());
-            next = number + 1;
         }
+        next = until;
     }
 }

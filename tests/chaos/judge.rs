@@ -239,7 +239,7 @@ mod tests {
             is_cold: false,
             killed_ms: 1_450,
             gone_ms: 1_455,
-            unsettled: vec![20..40],
+            unsettled: std::iter::once(20..40).collect(),
             rebuilds_ms: Vec::new(),
         };
         let second = Life {
@@ -247,7 +247,7 @@ mod tests {
             ready_ms: Some(2_000),
             killed_ms: 3_000,
             gone_ms: 3_000,
-            unsettled: vec![30..30],
+            unsettled: std::iter::once(30..30).collect(),
             ..first.clone()
         };
         let sources = vec![Sent { keys, settled: 30 }];
