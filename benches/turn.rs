@@ -116,6 +116,9 @@ impl Product {
             router_id: ROUTER_ID.into(),
             incarnation: INCARNATION,
             record_time_is_event: false,
+            policy: fencepost::shard::Policy::Refuse,
+            has_disk: false,
+            has_letters: false,
         };
         let make_sink = |_, _| Ok::<_, Infallible>(NullSink::new(0, SLOTS));
         let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), make_sink);

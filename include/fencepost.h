@@ -83,6 +83,10 @@ enum FencepostStatus
      * An argument has a value that it may not have.
      */
     FENCEPOST_STATUS_BAD_ARGUMENT = 15,
+    /**
+     * Not queued: its partition is diverted, and the disk has no room for its priority. Try again later.
+     */
+    FENCEPOST_STATUS_SHED_SPACE = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -214,6 +218,22 @@ enum FencepostFailedReason
      * Sending it would have put it behind a later trigger of its device.
      */
     FENCEPOST_FAILED_REASON_WOULD_REORDER = 3,
+    /**
+     * Its partition was away, and the dead letters did not take it.
+     */
+    FENCEPOST_FAILED_REASON_DIVERTED = 4,
+    /**
+     * Its fence is not on the list, and the dead letters did not take it.
+     */
+    FENCEPOST_FAILED_REASON_UNKNOWN_FENCE = 5,
+    /**
+     * A record on disk that this version cannot read.
+     */
+    FENCEPOST_FAILED_REASON_UNREADABLE = 6,
+    /**
+     * Its caller gave it to the dead letters, and they did not take it.
+     */
+    FENCEPOST_FAILED_REASON_BY_CALLER = 7,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -426,6 +446,14 @@ typedef struct {
      * Keys remembered now.
      */
     uint64_t dedup_keys;
+    /**
+     * Settled by a record on disk that was their only copy.
+     */
+    uint64_t spilled;
+    /**
+     * Records that came back from the disk.
+     */
+    uint64_t drained;
 } FencepostCounts;
 
 /**

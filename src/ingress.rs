@@ -53,6 +53,11 @@ pub enum ShedWhy {
     /// Its partition has a full window (`inflight.partition`) or an open breaker: the broker does not keep up, or is away.
     #[error("its partition is blocked: its window in flight is full or its breaker is open; wait for the broker")]
     PartitionBlocked,
+    /// Its partition is diverted, and of the spill only the reserve is left, or the partition has its share.
+    #[error(
+        "its partition is diverted and the spill has no space for this priority; wait for the broker, or raise spill.limit"
+    )]
+    SpillNoSpace,
     /// Too many triggers of this ingress are unsettled (`settle.window`).
     #[error("too many triggers of this ingress are unsettled (settle.window); wait until settled() moves")]
     SettleWindow,
@@ -232,9 +237,11 @@ impl<C: Clock> Ingress<C> {
             return Err(Refused::Rejected(reason));
         }
         let partition = partition_of(trigger.device_id.as_bytes(), self.plan.partitions);
-        if self.shared.is_blocked(partition) {
+        let shedding = self.shared.shedding(partition);
+        if shedding.is_any() && shedding.sheds(trigger.priority) {
             self.lane_mut().page.shed_partition.add(1);
-            return Err(Refused::Shed(ShedWhy::PartitionBlocked));
+            let for_space = shedding.is_for_space();
+            return Err(Refused::Shed(if for_space { ShedWhy::SpillNoSpace } else { ShedWhy::PartitionBlocked }));
         }
         let seq = self.lane().seq + 1;
         if seq - self.watermark > self.plan.settle_window {
@@ -379,6 +386,9 @@ mod tests {
             router_id: "r".into(),
             incarnation: 1,
             record_time_is_event: false,
+            policy: crate::shard::Policy::Refuse,
+            has_disk: false,
+            has_letters: false,
         };
         let sink = |_, _| Ok::<_, std::convert::Infallible>(NullSink::new(0, 1_024));
         let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), sink);

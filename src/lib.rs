@@ -14,6 +14,7 @@ pub mod wire;
 // -- mechanisms: they never see one another
 pub mod breaker;
 pub mod dedup;
+pub mod letter;
 pub mod metrics;
 pub mod ring;
 pub mod sink;
@@ -22,8 +23,10 @@ pub mod source;
 pub mod spill;
 pub mod topology;
 // -- assembly: the shard is where they meet
+pub mod divert;
 pub mod engine;
 pub mod ingress;
+pub mod replay;
 pub mod shard;
 pub mod state;
 // -- faces and proof: the checkers recompute the slow, obvious way

@@ -174,6 +174,9 @@ fn assemble<S: Sink>(config: &Config, partitions: u32, sink: impl Fn() -> S) -> 
         router_id: "router-t".to_owned(),
         incarnation: 1,
         record_time_is_event: false,
+        policy: fencepost::shard::Policy::Refuse,
+        has_disk: false,
+        has_letters: false,
     };
     match Assembly::new::<Infallible>(&blueprint, SystemClock::new(), |_, _| Ok(sink())) {
         Ok(assembly) => assembly,

@@ -879,9 +879,15 @@ fn check_says_what_is_there_and_what_is_not() {
     let place = Place::new("check");
     let (code, said) = check(&place, "", "");
     assert_eq!(code, Some(0), "{said}");
-    for want in
-        ["is valid", "librdkafka", "lz4", "answers, 1 brokers", "has 4; none are pinned yet", "bytes will be taken"]
-    {
+    for want in [
+        "is valid",
+        "librdkafka",
+        "lz4",
+        "answers, 1 brokers",
+        "has 4; none are pinned yet",
+        "may be read",
+        "bytes will be taken",
+    ] {
         assert!(said.contains(want), "{want}\nis not in\n{said}");
     }
     let (code, said) = check(&place, "", "topic.partitions = 12");

@@ -1,7 +1,8 @@
 //! The configuration from outside: what a person writes, and what is answered.
 
 use fencepost::config::{
-    self, AgeLimit, Config, ConfigError, Idle, Numbers, Pin, Problem, RecordTime, RouteSource, reference,
+    self, AgeLimit, Config, ConfigError, DeadLetterTopic, DivertPolicy, Idle, Numbers, Pin, Problem, RecordTime,
+    RouteOnShed, RouteSource, reference,
 };
 use fencepost::units::Nanos;
 use proptest::prelude::*;
@@ -74,6 +75,15 @@ fn an_empty_file_is_the_default_and_has_the_documented_numbers() {
     assert!(numbers.start_require_broker);
     assert_eq!(numbers.start_timeout, Nanos::from_millis(30_000));
     assert_eq!(numbers.shutdown_limit, Nanos::from_millis(30_000));
+    assert_eq!(numbers.divert_policy, DivertPolicy::Refuse);
+    assert_eq!(numbers.spill_limit_bytes, 4 << 30);
+    assert_eq!(numbers.spill_partition_bytes, 1 << 30);
+    assert_eq!(numbers.spill_segment_bytes, 64 << 20);
+    assert_eq!(numbers.spill_sync, Nanos::from_millis(5));
+    assert_eq!(numbers.dead_letter_grace, Nanos::from_millis(5_000));
+    assert_eq!(numbers.dead_letter_limit_bytes, 256 << 20);
+    assert!(numbers.dedup_warm_start);
+    assert_eq!(config.dead_letter_topic().as_deref(), Some("geofence-triggers.dlq"));
 }
 
 #[test]
@@ -148,6 +158,8 @@ fn bounds_are_pinned() {
         ("start.timeout", config::START_TIMEOUT),
         ("shutdown.limit", config::SHUTDOWN_LIMIT),
         ("route.line_timeout", config::ROUTE_LINE_TIMEOUT),
+        ("spill.sync", config::SPILL_SYNC),
+        ("dead_letter.grace", config::DEAD_LETTER_GRACE),
     ];
     for (key, range) in spans {
         let (least, most) = (range.start().as_nanos(), range.end().as_nanos());
@@ -157,6 +169,24 @@ fn bounds_are_pinned() {
         for outside in [least - 1, most + 1] {
             let message = refused(&format!("{key} = \"{outside}ns\""));
             assert!(message.contains(&format!("{key} = \"{outside}ns\", allowed ")), "{message}");
+        }
+    }
+    let sizes: &[(&str, std::ops::RangeInclusive<u64>)] = &[
+        ("spill.limit", config::SPILL_LIMIT),
+        ("spill.partition_limit", config::SPILL_PARTITION_LIMIT),
+        ("spill.segment", config::SPILL_SEGMENT),
+        ("dead_letter.limit", config::DEAD_LETTER_LIMIT),
+    ];
+    for (key, range) in sizes {
+        let (least, most) = (*range.start(), *range.end());
+        for inside in [least.to_string(), most.to_string(), format!("\"{}KiB\"", least >> 10)] {
+            taken(&format!("{key} = {inside}"));
+        }
+        for outside in
+            [(least - 1).to_string(), (most + 1).to_string(), "-1".to_owned(), format!("\"{}KiB\"", (most >> 10) + 1)]
+        {
+            let message = refused(&format!("{key} = {outside}"));
+            assert!(message.contains(&format!("{key} = {outside}, allowed \"")), "{message}");
         }
     }
     for key in ["queue.pause_ratio", "queue.low_shed_ratio", "queue.shed_ratio"] {
@@ -197,7 +227,15 @@ fn bounds_hold_for_a_config_made_in_code() {
         ("topic.name = \"\",", |config| config.topic.name.clear()),
         ("router.id = \"a\\nb\",", |config| config.router.id = Some("a\nb".to_owned())),
         ("kafka.bootstrap = \"broker\",", |config| config.kafka.bootstrap = Some("broker".to_owned())),
-        ("`acks` is not for the config", |config| config.kafka.properties.set("acks", 1)),
+        ("kafka.properties: `acks` is not for the config", |config| config.kafka.properties.set("acks", 1)),
+        ("dead_letter.properties: `acks` is not for the config", |config| {
+            config.dead_letter.properties.set("acks", 1);
+        }),
+        ("spill.limit = 1,", |config| config.spill.limit = 1),
+        ("spill.partition_limit = \"1KiB\",", |config| config.spill.partition_limit = Some(1_024)),
+        ("dead_letter.topic = \"a b\",", |config| {
+            config.dead_letter.topic = Some(DeadLetterTopic::Named("a b".to_owned()));
+        }),
     ];
     for (expected, spoil) in broken {
         let mut config = Config::default();
@@ -228,8 +266,16 @@ fn the_message_names_key_value_bounds_and_fix() {
     assert!(refused("queue.capacity = 1e5").contains("is a number with a fraction, allowed a whole number"));
     assert!(refused("topic.create = 1").contains("topic.create is a whole number, allowed true or false"));
     assert!(refused("engine.idle = \"sleep\"").contains("\"sleep\", allowed \"spin\" or \"yield\" or \"park\""));
-    assert!(refused("divert.policy = \"spill\"").contains("\"spill\", allowed \"refuse\"; "));
-    assert!(refused("divert.policy = \"spill\"").contains("not yet in this version"));
+    let words = "\"drop\", allowed \"spill\" or \"dead-letter\" or \"refuse\"; ";
+    assert!(refused("divert.policy = \"drop\"").contains(words));
+    assert_eq!(
+        refused("spill.limit = \"4GB\""),
+        "line 1: spill.limit = \"4GB\", allowed a whole number of bytes, or one with a unit (KiB, MiB, GiB, TiB), such as \
+         \"64MiB\"; take the peak rate times the longest outage to ride out times 300 bytes"
+    );
+    assert!(refused("spill.segment = 1.5").contains("is a number with a fraction, allowed a whole number of bytes"));
+    assert!(refused("dead_letter.topic = \"a b\"").contains("allowed \"off\" or 1 to 249 of a-z"));
+    assert!(refused("route.on_shed = \"drop\"").contains("allowed \"wait\" or \"dead-letter\""));
     assert!(refused("queue = 5").contains("queue is a whole number, allowed a table; write [queue]"));
     assert!(refused("engine.pin = [0, \"1\"]").contains("a list that holds more than whole numbers"));
     assert!(refused("route.listen = \"localhost:1\"").contains("allowed an IP address and a port"));
@@ -301,6 +347,17 @@ fn each_rule_between_keys_is_broken_by_something() {
         "dedup.capacity = 196607",
         "dedup.capacity = 268435456",
         "publish.timeout = \"1001ms\"",
+        "divert.policy = \"spill\"",
+        "divert.policy = \"dead-letter\"\ndead_letter.topic = \"off\"",
+        "route.on_shed = \"dead-letter\"\ndead_letter.topic = \"off\"",
+        "spill.partition_limit = \"4097MiB\"",
+        "state.dir = \"s\"\nspill.limit = \"256MiB\"",
+        "state.dir = \"s\"\nspill.segment = \"1MiB\"",
+        "state.dir = \"s\"\ndead_letter.limit = \"8MiB\"\nroute.line_bytes_max = 1048576",
+        "state.dir = \"s\"\ntopic.partitions = 10000\ndivert.policy = \"refuse\"\ndead_letter.limit = \"16MiB\"",
+        "dead_letter.topic = \"geofence-triggers\"",
+        "dead_letter.topic = \"t\"\ntopic.name = \"t\"\nkafka.bootstrap = \"a:1, B:2\"\ndead_letter.bootstrap = \"b:2\"",
+        &format!("topic.name = \"{}\"", "x".repeat(246)),
         "route.source = \"file\"",
         "route.source = \"unix\"",
         &format!("route.source = \"unix\"\nroute.path = \"{}\"", "s".repeat(108)),
@@ -339,6 +396,13 @@ fn the_last_value_that_a_rule_takes_is_taken() {
         "engine.shards = 8",
         "dedup.capacity = 196608",
         "publish.timeout = \"1s\"",
+        "divert.policy = \"spill\"\nstate.dir = \"s\"",
+        "divert.policy = \"dead-letter\"",
+        "spill.partition_limit = \"4GiB\"",
+        "state.dir = \"s\"\ntopic.partitions = 10000",
+        "dead_letter.topic = \"t\"\ntopic.name = \"t\"\nkafka.bootstrap = \"a:1\"\ndead_letter.bootstrap = \"b:1\"",
+        &format!("topic.name = \"{}\"", "x".repeat(245)),
+        &format!("topic.name = \"{}\"\ndead_letter.topic = \"off\"", "x".repeat(249)),
         &format!("route.source = \"unix\"\nroute.path = \"{}\"", "s".repeat(107)),
         "route.listen = \"[::1]:0\"",
         "route.listen = \"0.0.0.0:9465\"\nroute.allow_remote = true",
@@ -365,6 +429,104 @@ fn the_fix_of_a_conflict_mends_it() {
     assert!(message.contains("set settle.window to at least 131072, or queue.capacity to at most 65536"), "{message}");
 }
 
+/// What is asked for in a message is enough, and one byte less is not.
+#[test]
+fn the_sizes_on_disk_that_a_message_asks_for_are_enough() {
+    for (text, key) in [
+        ("spill.limit = \"256MiB\"", "spill.limit"),
+        ("spill.segment = \"1MiB\"", "spill.segment"),
+        ("dead_letter.limit = \"8MiB\"", "dead_letter.limit"),
+    ] {
+        let rest = "state.dir = \"s\"\nroute.line_bytes_max = 1048576";
+        let message = conflicts(&format!("{rest}\n{text}"));
+        let asked = message.split(&format!("set {key} to at least ")).nth(1).unwrap_or_else(|| panic!("{message}"));
+        let least: u64 = asked.chars().take_while(char::is_ascii_digit).collect::<String>().parse().expect("a number");
+        assert!(taken(&format!("{rest}\n{key} = {least}")).limits().is_ok(), "{message}");
+        if key != "dead_letter.limit" {
+            conflicts(&format!("{rest}\n{key} = {}", least - 1));
+        }
+    }
+    // The reserve is named, so that a person sees what it is made of.
+    let message = conflicts("state.dir = \"s\"\nspill.limit = \"256MiB\"");
+    let reserve = Config::default().limits().expect("the default holds").spill_reserve_bytes;
+    assert!(message.contains(&format!("where {reserve} bytes can be accepted and unsettled")), "{message}");
+}
+
+/// Everything that can be accepted at one time fits the reserve as records of the spill, whatever its size.
+#[test]
+fn the_reserve_holds_what_can_be_accepted() {
+    let limits = taken("engine.shards = 3\nstate.dir = \"s\"").limits().expect("it holds");
+    let record = |frame: u64| (40 + config::SPILL_META_BYTES_MAX as u64 + frame).next_multiple_of(8);
+    let slots = 3 * limits.slots_per_shard as u64;
+    let arena = 3 * limits.frame_arena_bytes_per_shard as u64;
+    let rings = 3 * limits.ingresses as u64;
+    for ids in [2, 24, 88, 256, 512 + 1_024] {
+        // A ring's record: 40 bytes before the ids and attributes, in lines of 64.
+        let lines = (40 + ids as u64).div_ceil(64);
+        let in_ring = (limits.ring_lines as u64 / lines).min(limits.ring_triggers as u64);
+        // A frame: at most 108 bytes around them.
+        let frame = fencepost::wire::FRAME_BYTES_MAX as u64 - (512 + 1_024) + ids as u64;
+        let in_slots = slots.min(arena / frame);
+        let needed = in_slots * record(frame) + rings * in_ring * record(frame);
+        assert!(needed <= limits.spill_reserve_bytes, "{ids}: {needed} of {}", limits.spill_reserve_bytes);
+    }
+    let spill = limits.spill(24);
+    assert_eq!((spill.limit_bytes, spill.partition_bytes, spill.segment_bytes), (4 << 30, 1 << 30, 64 << 20));
+    assert_eq!(spill.reserve_bytes, limits.spill_reserve_bytes);
+    assert!(spill.record_bytes >= fencepost::wire::FRAME_BYTES_MAX + config::SPILL_META_BYTES_MAX);
+    assert_eq!(spill.check(), Ok(()));
+    let letters = limits.dead_letters(24);
+    assert!(letters.record_bytes >= 65_536 + config::NOTES_BYTES_MAX && letters.limit_bytes == 256 << 20);
+    assert_eq!(letters.check(), Ok(()));
+}
+
+#[test]
+fn the_policy_follows_the_disk_unless_it_is_set() {
+    let policy = |text: &str| taken(text).limits().expect("it holds").divert_policy;
+    assert_eq!(policy(""), DivertPolicy::Refuse);
+    assert_eq!(policy("state.dir = \"s\""), DivertPolicy::Spill);
+    assert_eq!(policy("state.dir = \"s\"\ndivert.policy = \"refuse\""), DivertPolicy::Refuse);
+    assert_eq!(policy("divert.policy = \"dead-letter\""), DivertPolicy::DeadLetter);
+    assert_eq!(taken("route.on_shed = \"dead-letter\"").route.on_shed, RouteOnShed::DeadLetter);
+    let partition = |text: &str| taken(text).limits().expect("it holds").spill_partition_bytes;
+    assert_eq!(partition("spill.limit = \"8GiB\""), 2 << 30);
+    assert_eq!(partition("spill.limit = \"8GiB\"\nspill.partition_limit = \"8GiB\""), 8 << 30);
+}
+
+#[test]
+fn dead_letters_reach_their_cluster_with_their_own_properties() {
+    let settings = |text: &str| taken(text).dead_letter_settings_from(&environment).expect("it holds");
+    let main = "kafka.bootstrap = \"a:1, b:2\"\nkafka.properties.\"sasl.password\" = \"${KAFKA_PASSWORD}\"\n";
+    let value = |settings: &config::DeadLetterSettings, name: &str| {
+        let found = settings.properties.iter().find(|property| property.name == name);
+        found.map(|property| property.value.expose().to_owned())
+    };
+    // Beside the topic: as the triggers are.
+    let beside = settings(main).expect("there is a topic");
+    assert_eq!((beside.topic.as_str(), beside.bootstrap.as_str()), ("geofence-triggers.dlq", "a:1, b:2"));
+    assert!(beside.same_cluster);
+    assert_eq!(beside.grace, Nanos::from_millis(5_000));
+    assert_eq!(value(&beside, "sasl.password").as_deref(), Some("hunter2-env"));
+    assert_eq!(value(&beside, "linger.ms").as_deref(), Some("5"));
+    // On another cluster: no secret of the main one goes there.
+    let away = settings(&format!("{main}[dead_letter]\nbootstrap = \"c:3\"\ntopic = \"d\"")).expect("there is a topic");
+    assert_eq!((away.topic.as_str(), away.bootstrap.as_str(), away.same_cluster), ("d", "c:3", false));
+    assert_eq!(value(&away, "sasl.password"), None);
+    // Its own properties take the place of all.
+    let own = settings(&format!("{main}dead_letter.properties.linger.ms = 50")).expect("there is a topic");
+    assert_eq!(value(&own, "linger.ms").as_deref(), Some("50"));
+    assert_eq!(value(&own, "sasl.password"), None);
+    assert!(own.same_cluster);
+    assert_eq!(settings("dead_letter.topic = \"off\""), None);
+    let error = Config::default().dead_letter_settings_from(&environment).expect_err("no broker").to_string();
+    assert!(error.starts_with("kafka.bootstrap is not set; write it like"), "{error}");
+    let text = format!("{main}dead_letter.properties.\"sasl.password\" = \"${{MISSING}}\"");
+    let error = taken(&text).dead_letter_settings_from(&environment).expect_err("no variable").to_string();
+    assert!(error.starts_with("dead_letter.properties: `sasl.password` takes its value from"), "{error}");
+    let message = refused("[dead_letter.properties]\nlingr.ms = 5");
+    assert!(message.starts_with("line 2: dead_letter.properties: `lingr.ms` is not known; did you mean"), "{message}");
+}
+
 #[test]
 fn partitions_learnt_from_the_topic_obey_the_same_rule() {
     let config = taken("engine.shards = 4");
@@ -372,6 +534,11 @@ fn partitions_learnt_from_the_topic_obey_the_same_rule() {
     let error = config.check_partitions(3).expect_err("a shard would own nothing");
     assert!(error.to_string().contains("set engine.shards to at most 3"), "{error}");
     assert_eq!(config.partitions_to_create(), 24);
+    // The notes on every partition must fit the files on disk.
+    let small = taken("state.dir = \"s\"\nspill.segment = \"8MiB\"\ndead_letter.limit = \"64MiB\"");
+    assert!(small.limits().is_ok() && small.check_partitions(24).is_ok());
+    let error = small.check_partitions(100_000).expect_err("too many partitions").to_string();
+    assert!(error.contains("set spill.segment to at least") && error.contains("set dead_letter.limit"), "{error}");
     assert_eq!(taken("topic.partitions = 7").partitions_to_create(), 7);
 }
 
@@ -507,6 +674,8 @@ fn no_error_repeats_a_value_of_the_client() {
         "[kafka.properties]\nsasl.password = \"hunter2\\u0000\"",
         "[kafka.properties]\nsasl.passwort = \"hunter2\"",
         "[kafka.properties]\nacks = \"hunter2\"",
+        "[dead_letter.properties]\nacks = \"hunter2\"",
+        "[dead_letter.properties]\nsecurity.protocol = \"hunter2\"",
         "[kafka.properties]\nsecurity.protocol = \"hunter2\"",
         "[kafka.properties]\nsasl.password = \"a\"\nsasl.password = \"hunter2\"",
         "[kafka]\nproperties = \"sasl.password=hunter2\"",
@@ -567,6 +736,10 @@ fn each_tuning_profile_loads_and_keeps_its_promise() {
         let path = in_repo("tuning").join(name);
         let mut config = Config::from_file(&path).unwrap_or_else(|error| panic!("{error}"));
         let limits = config.limits().unwrap_or_else(|error| panic!("{name}: {error}"));
+        // With a disk, too: what can wait fits the spill.
+        config.state.dir = Some(PathBuf::from("s"));
+        config.limits().unwrap_or_else(|error| panic!("{name} with a state directory: {error}"));
+        config.state.dir = None;
         config.kafka.bootstrap.get_or_insert_with(|| "localhost:9092".to_owned());
         let settings = config.kafka_settings_from(&|_| None).unwrap_or_else(|error| panic!("{name}: {error}"));
         (config, limits, settings)
@@ -660,6 +833,7 @@ fn the_table_of_keys_and_the_structs_agree() {
         ttl = "1s"
         capacity = 5000
         bytes_per_key = 64
+        warm_start = false
         [inflight]
         partition = 10
         total = 100
@@ -673,6 +847,20 @@ fn the_table_of_keys_and_the_structs_agree() {
         reset = "3s"
         [divert]
         policy = "refuse"
+        [spill]
+        limit = "1GiB"
+        partition_limit = 1000000000
+        sync = "10ms"
+        segment = 33554433
+        [dead_letter]
+        topic = "d"
+        bootstrap = "b:1"
+        grace = "1s"
+        limit = "512MiB"
+        [dead_letter.properties]
+        linger.ms = 2
+        [validate]
+        fences = "f"
         [time]
         future_limit = "1m"
         past_limit = "off"
@@ -693,10 +881,11 @@ fn the_table_of_keys_and_the_structs_agree() {
         connections_max = 2
         line_timeout = "3s"
         resume = false
+        on_shed = "dead-letter"
     "#;
     let config = taken(written);
     let arrived = serde_json::to_value(&config).expect("a config can be shown");
-    let unchanged = ["divert.policy", "route.resume"];
+    let unchanged = ["route.resume"];
     let mut same = String::new();
     for name in &in_table {
         let (table, key) = name.split_once('.').expect("a dotted name");

@@ -276,6 +276,7 @@ fn the_numbers_are_those_of_the_first_release() {
         "internal",
         "in_use",
         "bad_argument",
+        "shed_space",
     ];
     let reasons = [
         "none",

@@ -20,6 +20,9 @@ fn a_forked_child_is_told_so() {
         router_id: "router-t".to_owned(),
         incarnation: 1,
         record_time_is_event: false,
+        policy: fencepost::shard::Policy::Refuse,
+        has_disk: false,
+        has_letters: false,
     };
     let assembly = match Assembly::new::<Infallible>(&blueprint, SystemClock::new(), |_, _| Ok(NullSink::new(0, 1_024)))
     {

@@ -5,10 +5,12 @@ use super::{CliError, Exit};
 use crate::config::{Config, FRAME_BYTES_MAX, KafkaSettings, Pin, RouteSource};
 use crate::engine::{Blueprint, check_memory};
 use crate::sink::kafka::features::{self, Lacking};
+use crate::sink::kafka::tail::{self, TailError};
 use crate::sink::kafka::topic::{TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, VERSION_MIN};
 use crate::state::{Remembered, StateDir, StateError};
 use crate::topology::{self, affinity};
+use crate::units::PartitionId;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -78,7 +80,16 @@ impl Check {
         let settings = config.kafka_settings()?;
         let partitions = config.partitions_to_create();
         let router_id = config.router.id.clone().unwrap_or_default();
-        let blueprint = Blueprint { limits, partitions, router_id, incarnation: 0, record_time_is_event: false };
+        let blueprint = Blueprint {
+            limits,
+            partitions,
+            router_id,
+            incarnation: 0,
+            record_time_is_event: false,
+            policy: crate::shard::Policy::Refuse,
+            has_disk: false,
+            has_letters: false,
+        };
         let memory = blueprint.memory();
         let mut found = Findings::default();
         found.ok("configuration", format!("{} is valid", self.config.display()));
@@ -330,6 +341,24 @@ fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Re
     check_partitions(config, remembered, &facts, found);
     check_replicas(name, &facts, found);
     check_record_size(name, &facts, found);
+    check_reading(name, settings, &facts, found);
+}
+
+/// A start fills the dedup window from the topic.
+fn check_reading(name: &str, settings: &KafkaSettings, facts: &TopicFacts, found: &mut Findings) {
+    const WHAT: &str = "reading";
+    // Without any leader there is nobody to ask, which is said elsewhere.
+    let Some(partition) = (0..facts.partitions).find(|partition| !facts.leaderless.contains(partition)) else { return };
+    let properties = kafka::properties(settings, 1);
+    let answer = affinity::allowed()
+        .map_err(|error| error.to_string())
+        .map(|cpus| tail::may_read(&properties, name, PartitionId(partition), &cpus, BROKER_LIMIT));
+    match answer {
+        Ok(Ok(())) => found.ok(WHAT, format!("topic {name} may be read: the dedup window is filled from it at start")),
+        Ok(Err(error @ TailError::Unauthorized { .. })) => found.fail(WHAT, Exit::Wrong, error.to_string()),
+        Ok(Err(error)) => found.warn(WHAT, format!("it cannot be told whether READ is granted: {error}")),
+        Err(error) => found.warn(WHAT, format!("it cannot be told whether READ is granted: {error}")),
+    }
 }
 
 fn check_partitions(config: &Config, remembered: Option<&Remembered>, facts: &TopicFacts, found: &mut Findings) {

@@ -7,6 +7,7 @@ mod say;
 mod bench;
 mod check;
 mod demo;
+mod dlq;
 mod route;
 mod signals;
 mod spill;
@@ -31,6 +32,7 @@ pub struct Cli {
 enum Command {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Dlq(dlq::Dlq),
     Route(route::Route),
     Where(whereis::Where),
     Check(check::Check),
@@ -94,6 +96,7 @@ impl Cli {
         let exit = match self.command {
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run(),
+            Command::Dlq(dlq) => dlq.run(),
             Command::Route(route) => route.run(),
             Command::Where(whereis) => whereis.run(),
             Command::Check(check) => check.run(),

@@ -73,8 +73,10 @@ pub enum Problem {
         fix: &'static str,
     },
     /// A client property that the router sets itself.
-    #[error("kafka.properties: `{key}` is not for the config: {why}")]
+    #[error("{table}: `{key}` is not for the config: {why}")]
     RefusedProperty {
+        /// The table it stands in.
+        table: &'static str,
         /// The property.
         key: String,
         /// Why, and which key of fencepost steers it.
@@ -82,18 +84,22 @@ pub enum Problem {
     },
     /// A client property that is not on the list of allowed ones.
     #[error(
-        "kafka.properties: `{key}` is not known{}; see the allowed ones in docs/config.md",
+        "{table}: `{key}` is not known{}; see the allowed ones in docs/config.md",
         did_you_mean(.nearest)
     )]
     UnknownProperty {
+        /// The table it stands in.
+        table: &'static str,
         /// The property.
         key: String,
         /// What was probably meant.
         nearest: Option<&'static str>,
     },
     /// A client property whose value is not allowed. The value is not repeated: it may be a secret.
-    #[error("kafka.properties: the value of `{key}` is not allowed: {why}, allowed {allowed}")]
+    #[error("{table}: the value of `{key}` is not allowed: {why}, allowed {allowed}")]
     PropertyValue {
+        /// The table it stands in.
+        table: &'static str,
         /// The property.
         key: String,
         /// What is wrong with the value, without the value.
@@ -102,8 +108,10 @@ pub enum Problem {
         allowed: String,
     },
     /// A `${NAME}` or `file:PATH` of a client property leads nowhere.
-    #[error("kafka.properties: `{key}` takes its value from {from}, which {why}; {fix}")]
+    #[error("{table}: `{key}` takes its value from {from}, which {why}; {fix}")]
     Unresolved {
+        /// The table it stands in.
+        table: &'static str,
         /// The property.
         key: String,
         /// The variable or the file.

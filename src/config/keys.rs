@@ -1,19 +1,19 @@
 //! Every key, in one table: name, kind, bounds, what it does. The reader of the file, the checks, the suggestions for
 //! unknown keys, `docs/config.md` and the tests all come from it; a test proves that it and the structs agree.
 
-use super::error::Problem;
-use super::words::{DivertPolicy, Idle, RecordTime, RouteFormat, RouteSource};
-use super::{AgeLimit, Config, Pin, span};
+use super::kind::{Kind, Value};
+use super::words::{DivertPolicy, Idle, RecordTime, RouteFormat, RouteOnShed, RouteSource};
+use super::{AgeLimit, Config, DeadLetterTopic, Pin};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
-use toml::de::DeValue;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 const DAY: u64 = 86_400_000;
+const MIB: u64 = 1 << 20;
 
 /// A router's id, in bytes: it travels in every frame.
 pub const ROUTER_ID_BYTES: RangeInclusive<usize> = 1..=32;
@@ -63,6 +63,18 @@ pub const BREAKER_GRACE: RangeInclusive<Duration> = ms(10)..=ms(600_000);
 pub const BREAKER_FAILURES: RangeInclusive<u64> = 1..=10_000;
 /// From an open breaker to the probe.
 pub const BREAKER_RESET: RangeInclusive<Duration> = ms(10)..=ms(600_000);
+/// Bytes of the spill.
+pub const SPILL_LIMIT: RangeInclusive<u64> = 8 * MIB..=1 << 50;
+/// Bytes of the spill for one partition.
+pub const SPILL_PARTITION_LIMIT: RangeInclusive<u64> = MIB..=1 << 50;
+/// From a record to the fsync that settles it.
+pub const SPILL_SYNC: RangeInclusive<Duration> = ms(1)..=ms(1_000);
+/// Bytes of a file of the spill.
+pub const SPILL_SEGMENT: RangeInclusive<u64> = MIB..=1 << 30;
+/// When a dead letter goes to the disk.
+pub const DEAD_LETTER_GRACE: RangeInclusive<Duration> = ms(100)..=ms(600_000);
+/// Bytes of the dead letters on the disk.
+pub const DEAD_LETTER_LIMIT: RangeInclusive<u64> = 8 * MIB..=1 << 50;
 /// How far ahead an event may be.
 pub const TIME_FUTURE_LIMIT: RangeInclusive<Duration> = ms(1_000)..=ms(365 * DAY);
 /// How old an event may be.
@@ -79,45 +91,6 @@ pub const ROUTE_CONNECTIONS: RangeInclusive<u64> = 1..=256;
 pub const ROUTE_LINE_TIMEOUT: RangeInclusive<Duration> = ms(100)..=ms(3_600_000);
 /// A path in bytes; Linux takes 4,095.
 pub const PATH_BYTES: RangeInclusive<usize> = 1..=4_095;
-
-/// What a key's value may be.
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Bool,
-    Whole(RangeInclusive<u64>),
-    PowerOfTwo(RangeInclusive<u64>),
-    Ratio(RangeInclusive<f64>),
-    Span(RangeInclusive<Duration>),
-    /// A span, or `"off"`.
-    SpanOrOff(RangeInclusive<Duration>),
-    Word(&'static [&'static str]),
-    Text(RangeInclusive<usize>),
-    TopicName,
-    Path,
-    /// IP address and port.
-    Socket,
-    /// `host:port`, with commas between.
-    Addresses,
-    /// `"none"` or a list of CPUs.
-    Pin,
-    /// The free table of client properties; it has its own list.
-    Properties,
-}
-
-/// A value as it was read from a file, or as it stands in a [`Config`].
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Unset,
-    Bool(bool),
-    /// Wider than any key, so that one too great or negative is refused by its range.
-    Whole(i128),
-    Ratio(f64),
-    Span(Duration),
-    Text(String),
-    Cpus(Vec<i128>),
-    /// Not printed here.
-    Properties,
-}
 
 /// One key.
 pub(super) struct Key {
@@ -148,6 +121,13 @@ pub(super) static TABLES: &[(&str, &str)] = &[
     ("publish", "When an ack is late."),
     ("breaker", "When a partition counts as stalled."),
     ("divert", "What happens to the triggers of a stalled partition."),
+    ("spill", "The triggers of stalled partitions on the disk, below `state.dir`."),
+    (
+        "dead_letter",
+        "Where triggers go that can never be delivered. What the client library may be told stands in \
+              `[dead_letter.properties]`.",
+    ),
+    ("validate", "Which triggers there may be, beyond the rules for every trigger."),
     (
         "time",
         "Which event times are believable. A breach is refused at submit: it catches seconds or microseconds \
@@ -178,6 +158,10 @@ fn text(text: &Option<String>) -> Value {
 
 fn word(word: &str) -> Value {
     Value::Text(word.to_owned())
+}
+
+fn bytes(bytes: u64) -> Value {
+    Value::Bytes(bytes.into())
 }
 
 fn path(path: &Option<std::path::PathBuf>) -> Value {
@@ -313,6 +297,12 @@ pub(super) static KEYS: &[Key] = &[
         fix: "take the mean length of a device id and a fence id together, and 45 more",
         rule: "the whole key is stored and compared, so that a hash collision drops nothing",
         |config| whole(config.dedup.bytes_per_key as u64)),
+    key!("dedup.warm_start", Kind::Bool,
+        "Reads the topic's newest records at start, so that a repeat from before the start is still collapsed. Needs the \
+         right to read the topic.",
+        fix: "write true or false",
+        rule: "a caller re-sends what was not settled when the router stopped",
+        |config| Value::Bool(config.dedup.warm_start)),
     key!("inflight.partition", Kind::Whole(INFLIGHT_PARTITION),
         "Frames of one partition that may be at the client without an ack; meant to be the partition's peak rate \
          times `breaker.grace`, so that a leader election sheds nothing.",
@@ -355,10 +345,76 @@ pub(super) static KEYS: &[Key] = &[
         rule: "one probe at a time",
         |config| Value::Span(config.breaker.reset)),
     key!("divert.policy", Kind::Word(DivertPolicy::NAMES),
-        "`refuse`: submit sheds the triggers of a stalled partition, and what was accepted waits in flight.",
-        fix: "write \"refuse\"; spilling to disk and dead letters are not yet in this version",
+        unset: "`\"spill\"` when `state.dir` is set, else `\"refuse\"`",
+        "`spill`: triggers of a stalled partition go to the disk, in order, and from there to the topic when it is \
+         back. `dead-letter`: they go to the dead-letter topic and give up their order. `refuse`: submit sheds them, \
+         and what was accepted waits in flight.",
+        fix: "leave it out, or write \"spill\" with a state.dir",
         rule: "blocked is not lost",
-        |config| word(config.divert.policy.name())),
+        |config| config.divert.policy.map_or(Value::Unset, |policy| word(policy.name()))),
+    key!("spill.limit", Kind::Bytes(SPILL_LIMIT),
+        "Bytes that the spill may take on the disk of `state.dir`. A part of it is kept for everything that is accepted \
+         and not settled; when only that is left, submit sheds the stalled partitions' triggers by priority.",
+        fix: "take the peak rate times the longest outage to ride out times 300 bytes",
+        rule: "the disk belongs to others too",
+        |config| bytes(config.spill.limit)),
+    key!("spill.partition_limit", Kind::Bytes(SPILL_PARTITION_LIMIT),
+        unset: "a quarter of `spill.limit`",
+        "Bytes of the spill that one partition may take.",
+        fix: "a quarter of spill.limit is a good start",
+        rule: "a partition that is away for days must leave the others their room",
+        |config| config.spill.partition_limit.map_or(Value::Unset, bytes)),
+    key!("spill.sync", Kind::Span(SPILL_SYNC),
+        "How long records gather before one fsync settles them all.",
+        fix: "5ms is a good start; a disk that syncs slowly wants more",
+        rule: "one fsync a commit, whatever the number of partitions",
+        |config| Value::Span(config.spill.sync)),
+    key!("spill.segment", Kind::Bytes(SPILL_SEGMENT),
+        "Bytes of one file of the spill. Space comes free by whole files.",
+        fix: "64MiB is a good start; a thousandth of spill.limit or more keeps the number of files small",
+        rule: "space comes free by whole files",
+        |config| bytes(config.spill.segment)),
+    key!("dead_letter.topic", Kind::TopicNameOrOff,
+    unset: "the topic's name with `.dlq` at its end",
+    "Where a trigger goes that can never be delivered: refused for itself, of an unknown fence, or malformed. `off`: \
+     nowhere; such a trigger is handed back as failed.",
+    fix: "leave it out, name another topic, or write \"off\"",
+    rule: "one bad trigger holds up nothing, and nothing is lost in silence",
+    |config| match &config.dead_letter.topic {
+        None => Value::Unset,
+        Some(DeadLetterTopic::Off) => word("off"),
+        Some(DeadLetterTopic::Named(name)) => word(name),
+    }),
+    key!("dead_letter.bootstrap", Kind::Addresses,
+        unset: "the cluster of `kafka.bootstrap`",
+        "Brokers of the dead-letter topic, where it lies on another cluster.",
+        fix: "write it like \"broker-1:9092,broker-2:9092\", or leave it out",
+        rule: "the client's `bootstrap.servers`",
+        |config| text(&config.dead_letter.bootstrap)),
+    key!("dead_letter.properties", Kind::Properties,
+        unset: "those of `[kafka.properties]` when `dead_letter.bootstrap` is not set; none when it is",
+        "Properties of the client library towards the dead-letter topic, from the same closed list. When any is set here, \
+         these take the place of all those of `[kafka.properties]`.",
+        fix: "write a table [dead_letter.properties] with one property a line",
+        rule: "what decides order, delivery and memory is the router's own; a secret goes to one cluster only",
+        |_| Value::Properties),
+    key!("dead_letter.grace", Kind::Span(DEAD_LETTER_GRACE),
+        "A dead letter that the dead-letter topic has not taken after this goes to the disk of `state.dir`, and to the \
+         topic when it is back.",
+        fix: "5s rides out a broker's restart",
+        rule: "a watermark must not wait on two topics",
+        |config| Value::Span(config.dead_letter.grace)),
+    key!("dead_letter.limit", Kind::Bytes(DEAD_LETTER_LIMIT),
+        "Bytes that dead letters may take on the disk of `state.dir`.",
+        fix: "256MiB is a good start: some hundred thousand letters",
+        rule: "the disk belongs to others too",
+        |config| bytes(config.dead_letter.limit)),
+    key!("validate.fences", Kind::Path,
+        unset: "none: every fence id is taken",
+        "File with one fence id a line. A trigger of a fence that is not there is a dead letter at once.",
+        fix: "give a text file with one fence id a line",
+        rule: "the length of a path on Linux",
+        |config| path(&config.validate.fences)),
     key!("time.future_limit", Kind::Span(TIME_FUTURE_LIMIT),
         "How far ahead of the router's clock an event time may be.",
         fix: "5m is a good start: more than a device's clock is off",
@@ -376,7 +432,8 @@ pub(super) static KEYS: &[Key] = &[
     }),
     key!("state.dir", Kind::Path,
         unset: "none: nothing outlives the process",
-        "Directory for the router's id, the pinned number of partitions, and the progress of a file source.",
+        "Directory for the router's id, the pinned number of partitions, the spill, dead letters that no topic took, and \
+         the progress of a file source.",
         fix: "give a directory that this user may write, such as \"/var/lib/fencepost\"",
         rule: "the length of a path on Linux",
         |config| path(&config.state.dir)),
@@ -442,242 +499,22 @@ pub(super) static KEYS: &[Key] = &[
         fix: "write true or false",
         rule: "the progress is kept in `state.dir`",
         |config| Value::Bool(config.route.resume)),
+    key!("route.on_shed", Kind::Word(RouteOnShed::NAMES),
+        "What becomes of a trigger that submit sheds. `wait`: the source is read no further until there is room. \
+         `dead-letter`: it goes to the dead-letter topic, and the source goes on.",
+        fix: "write \"wait\" unless the source cannot wait",
+        rule: "a source that can wait loses nothing",
+        |config| word(config.route.on_shed.name())),
 ];
-
-impl Kind {
-    /// What is allowed, as printed in messages and in the reference.
-    pub(super) fn allowed(&self) -> String {
-        let spans = |range: &RangeInclusive<Duration>| {
-            format!("\"{}\"..=\"{}\"", span::print(*range.start()), span::print(*range.end()))
-        };
-        let words = |words: &[&str]| words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or ");
-        match self {
-            Kind::Bool => "true or false".to_owned(),
-            Kind::Whole(range) => format!("{}..={}", range.start(), range.end()),
-            Kind::PowerOfTwo(range) => format!("a power of two in {}..={}", range.start(), range.end()),
-            Kind::Ratio(range) => format!("{}..={}", range.start(), range.end()),
-            Kind::Span(range) => spans(range),
-            Kind::SpanOrOff(range) => format!("\"off\" or {}", spans(range)),
-            Kind::Word(allowed) => words(allowed),
-            Kind::Text(bytes) => {
-                format!("text of {} to {} bytes without control characters", bytes.start(), bytes.end())
-            }
-            Kind::TopicName => format!(
-                "{} to {} of a-z, A-Z, 0-9, '.', '_', '-', but not \".\" or \"..\"",
-                TOPIC_NAME_BYTES.start(),
-                TOPIC_NAME_BYTES.end()
-            ),
-            Kind::Path => format!("a path of {} to {} bytes", PATH_BYTES.start(), PATH_BYTES.end()),
-            Kind::Socket => "an IP address and a port".to_owned(),
-            Kind::Addresses => "host:port, with commas between".to_owned(),
-            Kind::Pin => {
-                format!("\"none\" or a list of different CPUs in {}..={}", CPU_IDS.start(), CPU_IDS.end())
-            }
-            Kind::Properties => "a table of client properties".to_owned(),
-        }
-    }
-
-    /// The type's name in the reference.
-    pub(super) fn type_name(&self) -> &'static str {
-        match self {
-            Kind::Bool => "true or false",
-            Kind::Whole(_) | Kind::PowerOfTwo(_) => "whole number",
-            Kind::Ratio(_) => "number",
-            Kind::Span(_) | Kind::SpanOrOff(_) => "span of time",
-            Kind::Word(_) => "word",
-            Kind::Text(_) | Kind::TopicName | Kind::Path | Kind::Socket | Kind::Addresses => "text",
-            Kind::Pin => "word or list",
-            Kind::Properties => "table",
-        }
-    }
-
-    /// Whether `value` is inside the bounds. `Unset` always is.
-    pub(super) fn holds(&self, value: &Value) -> bool {
-        let in_range = |range: &RangeInclusive<u64>, number: i128| {
-            (i128::from(*range.start())..=i128::from(*range.end())).contains(&number)
-        };
-        match (self, value) {
-            (_, Value::Unset) | (Kind::Bool, Value::Bool(_)) | (Kind::Properties, Value::Properties) => true,
-            (Kind::Whole(range), Value::Whole(number)) => in_range(range, *number),
-            (Kind::PowerOfTwo(range), Value::Whole(number)) => in_range(range, *number) && number.count_ones() == 1,
-            (Kind::Ratio(range), Value::Ratio(ratio)) => range.contains(ratio),
-            (Kind::Span(range) | Kind::SpanOrOff(range), Value::Span(span)) => range.contains(span),
-            (Kind::SpanOrOff(_), Value::Text(word)) => word == "off",
-            (Kind::Word(words), Value::Text(word)) => words.contains(&word.as_str()),
-            (Kind::Text(bytes), Value::Text(text)) => {
-                bytes.contains(&text.len()) && !text.chars().any(char::is_control)
-            }
-            (Kind::TopicName, Value::Text(name)) => {
-                TOPIC_NAME_BYTES.contains(&name.len())
-                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-                    && name != "."
-                    && name != ".."
-            }
-            (Kind::Path, Value::Text(path)) => PATH_BYTES.contains(&path.len()) && !path.contains('\0'),
-            (Kind::Socket, Value::Text(address)) => address.parse::<std::net::SocketAddr>().is_ok(),
-            (Kind::Addresses, Value::Text(list)) => list.split(',').all(|address| is_host_and_port(address.trim())),
-            (Kind::Pin, Value::Text(word)) => word == "none",
-            (Kind::Pin, Value::Cpus(cpus)) => {
-                !cpus.is_empty()
-                    && cpus
-                        .iter()
-                        .enumerate()
-                        .all(|(index, cpu)| in_range(&CPU_IDS, *cpu) && !cpus[..index].contains(cpu))
-            }
-            _ => false,
-        }
-    }
-
-    /// Reads a value of the file; `Err` when it has another type. Bounds are checked by [`Kind::holds`].
-    pub(super) fn read(&self, value: &DeValue<'_>) -> Result<Value, &'static str> {
-        let wrong = Err(type_of(value));
-        Ok(match (self, value) {
-            (Kind::Bool, DeValue::Boolean(flag)) => Value::Bool(*flag),
-            (Kind::Whole(_) | Kind::PowerOfTwo(_), DeValue::Integer(number)) => Value::Whole(whole_of(number)),
-            (Kind::Ratio(_), DeValue::Integer(number)) => Value::Ratio(whole_of(number) as f64),
-            // A float that does not parse is none: NaN is inside no range.
-            (Kind::Ratio(_), DeValue::Float(number)) => Value::Ratio(number.as_str().parse().unwrap_or(f64::NAN)),
-            (Kind::Span(_), DeValue::String(text)) => match span::parse(text) {
-                Some(span) => Value::Span(span),
-                None => Value::Text(text.to_string()),
-            },
-            (Kind::SpanOrOff(_), DeValue::String(text)) => match span::parse(text) {
-                Some(span) => Value::Span(span),
-                None => Value::Text(text.to_string()),
-            },
-            (
-                Kind::Word(_)
-                | Kind::Text(_)
-                | Kind::TopicName
-                | Kind::Path
-                | Kind::Socket
-                | Kind::Addresses
-                | Kind::Pin,
-                DeValue::String(text),
-            ) => Value::Text(text.to_string()),
-            (Kind::Pin, DeValue::Array(cpus)) => {
-                let mut read = Vec::new();
-                for cpu in cpus.iter() {
-                    match cpu.get_ref() {
-                        DeValue::Integer(number) => read.push(whole_of(number)),
-                        _ => return Err("a list that holds more than whole numbers"),
-                    }
-                }
-                Value::Cpus(read)
-            }
-            (Kind::Properties, DeValue::Table(_)) => Value::Properties,
-            _ => return wrong,
-        })
-    }
-}
-
-impl Key {
-    /// The problem with `value`, if it has one.
-    pub(super) fn check(&self, value: &Value) -> Option<Problem> {
-        if self.kind.holds(value) {
-            return None;
-        }
-        // Text where a span should be: the bounds are not what is wrong with it.
-        let allowed = match (&self.kind, value) {
-            (Kind::Span(_), Value::Text(_)) => span::SHAPE.to_owned(),
-            (Kind::SpanOrOff(_), Value::Text(_)) => format!("\"off\" or {}", span::SHAPE),
-            (kind, _) => kind.allowed(),
-        };
-        let (key, fix) = (self.name.to_owned(), self.fix.to_owned());
-        Some(Problem::NotAllowed { key, got: value.print(), allowed, fix })
-    }
-
-    pub(super) fn wrong_type(&self, got: &'static str) -> Problem {
-        let allowed = match &self.kind {
-            Kind::Span(_) => format!("text: {}", span::SHAPE),
-            Kind::SpanOrOff(_) => format!("text: \"off\" or {}", span::SHAPE),
-            Kind::Whole(_) | Kind::PowerOfTwo(_) | Kind::Ratio(_) => {
-                format!("a {} without quotes, {}", self.kind.type_name(), self.kind.allowed())
-            }
-            kind => kind.allowed(),
-        };
-        Problem::WrongType { key: self.name.to_owned(), got, allowed, fix: self.fix.to_owned() }
-    }
-}
-
-impl Value {
-    /// As it would stand in the file. Long text is cut, with its length.
-    pub(super) fn print(&self) -> String {
-        const SHOWN: usize = 64;
-        match self {
-            Value::Unset | Value::Properties => String::new(),
-            Value::Bool(flag) => flag.to_string(),
-            Value::Whole(number) => number.to_string(),
-            Value::Ratio(ratio) => ratio.to_string(),
-            Value::Span(span) => format!("\"{}\"", span::print(*span)),
-            Value::Text(text) if text.chars().count() > SHOWN => {
-                format!("{:?}… ({} bytes)", text.chars().take(SHOWN).collect::<String>(), text.len())
-            }
-            Value::Text(text) => format!("{text:?}"),
-            Value::Cpus(cpus) => format!("{cpus:?}"),
-        }
-    }
-}
 
 /// The key of a dotted name.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// The type of a value of the file, for messages.
-pub(super) fn type_of(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-/// A whole number of any length; one beyond 128 bits becomes the greatest, which no range holds.
-fn whole_of(number: &toml::de::DeInteger<'_>) -> i128 {
-    i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX)
-}
-
-/// `host:port`; an IPv6 address stands in brackets.
-fn is_host_and_port(address: &str) -> bool {
-    let Some((host, port)) = address.rsplit_once(':') else { return false };
-    let port_holds = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
-    let host_holds = match host.strip_prefix('[').and_then(|inside| inside.strip_suffix(']')) {
-        Some(inside) => inside.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)),
-    };
-    port_holds && host_holds
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses() {
-        for good in ["broker:9092", "a.b-c_d:1", "10.0.0.1:65535", "[::1]:9092"] {
-            assert!(is_host_and_port(good), "{good}");
-        }
-        for bad in [
-            "",
-            "broker",
-            "broker:",
-            ":9092",
-            "broker:0",
-            "broker:65536",
-            "::1:9092",
-            "[x]:1",
-            "a b:1",
-            "a:+1",
-            "http://broker:9092",
-        ] {
-            assert!(!is_host_and_port(bad), "{bad}");
-        }
-    }
 
     #[test]
     fn every_key_is_there_once_in_a_known_table_and_says_everything() {

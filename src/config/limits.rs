@@ -3,6 +3,7 @@
 
 use super::rules::{ring_bytes, ring_triggers};
 use super::{AgeLimit, Config, DivertPolicy, Idle, MemorySum, RouteSource};
+use crate::spill::{MARKS_A_COMMIT, RECORD_BYTES, SEGMENT_BYTES_MAX, SpillLimits};
 use crate::units::Nanos;
 use std::ops::Deref;
 
@@ -16,6 +17,17 @@ pub const RING_BYTES_MIN: u64 = 4 * FRAME_BYTES_MAX;
 pub const ARENA_BYTES_MAX: u64 = u32::MAX as u64;
 /// A ring's bytes come in lines of this many.
 pub const LINE_BYTES: usize = 64;
+
+/// The most bytes of what goes with a spilled frame on disk.
+pub const SPILL_META_BYTES_MAX: usize = 32;
+/// The most bytes of the notes that go with a dead letter on disk.
+pub const NOTES_BYTES_MAX: usize = 8_192;
+/// What a record of the spill takes beside the frame: its header, what goes with the frame, and padding.
+const RECORD_OVERHEAD: u64 = 80;
+/// What a record takes beyond its bytes in a ring: a frame has fields that a ring's record has not.
+const QUEUED_OVERHEAD: u64 = 152;
+/// Segments that the dead letters' limit is cut into.
+const DEAD_LETTER_SEGMENTS: u64 = 8;
 
 // The rules between the keys multiply within these.
 const _: () = assert!(usize::BITS == 64, "sizes are computed in 64 bits");
@@ -84,6 +96,24 @@ pub struct Numbers {
     pub breaker_reset: Nanos,
     /// What happens to a stalled partition's triggers.
     pub divert_policy: DivertPolicy,
+    /// Bytes of the spill.
+    pub spill_limit_bytes: u64,
+    /// Bytes of the spill for one partition.
+    pub spill_partition_bytes: u64,
+    /// Bytes of a segment of the spill.
+    pub spill_segment_bytes: u64,
+    /// Bytes of the spill that are kept for everything accepted and unsettled.
+    pub spill_reserve_bytes: u64,
+    /// How long records of the spill gather before one fsync.
+    pub spill_sync: Nanos,
+    /// A dead letter that its topic has not taken after this goes to the disk.
+    pub dead_letter_grace: Nanos,
+    /// Bytes of the dead letters on the disk.
+    pub dead_letter_limit_bytes: u64,
+    /// Bytes of the longest dead letter's value.
+    pub dead_letter_value_bytes: usize,
+    /// Whether start reads the topic's newest records into the window.
+    pub dedup_warm_start: bool,
 
     /// How far ahead an event may be, in milliseconds.
     pub future_limit_ms: i64,
@@ -102,6 +132,17 @@ impl Deref for Limits {
     type Target = Numbers;
     fn deref(&self) -> &Numbers {
         &self.0
+    }
+}
+
+impl Numbers {
+    /// Room on disk for everything that can be accepted and unsettled: every frame in flight and waiting, and every
+    /// trigger in a ring once it is a frame.
+    fn reserve_bytes(&self) -> u64 {
+        let shards = u64::from(self.shards);
+        let frames = self.frame_arena_bytes_per_shard as u64 + self.slots_per_shard as u64 * RECORD_OVERHEAD;
+        let ring = (self.ring_lines * LINE_BYTES) as u64 + self.ring_triggers as u64 * QUEUED_OVERHEAD;
+        shards * (frames + self.ingresses as u64 * ring)
     }
 }
 
@@ -125,7 +166,7 @@ impl Limits {
             Some(RouteSource::Stdin | RouteSource::File) => AgeLimit::Off,
             Some(RouteSource::Unix | RouteSource::Tcp) | None => AgeLimit::Span(PAST_LIMIT_DEFAULT),
         });
-        Limits(Numbers {
+        let mut numbers = Numbers {
             shards: config.engine.shards,
             partitions: config.topic.partitions,
             idle: config.engine.idle,
@@ -153,7 +194,17 @@ impl Limits {
             breaker_grace: config.breaker.grace.into(),
             breaker_failures: config.breaker.failures,
             breaker_reset: config.breaker.reset.into(),
-            divert_policy: config.divert.policy,
+            divert_policy: config.divert_policy(),
+            spill_limit_bytes: config.spill.limit,
+            spill_partition_bytes: config.spill.partition_limit.unwrap_or(config.spill.limit / 4),
+            spill_segment_bytes: config.spill.segment,
+            spill_reserve_bytes: 0,
+            spill_sync: config.spill.sync.into(),
+            dead_letter_grace: config.dead_letter.grace.into(),
+            dead_letter_limit_bytes: config.dead_letter.limit,
+            // A malformed line of a source may be longer than any frame.
+            dead_letter_value_bytes: config.route.line_bytes_max.max(FRAME_BYTES_MAX as usize),
+            dedup_warm_start: config.dedup.warm_start,
             future_limit_ms: to_ms(config.time.future_limit),
             past_limit_ms: match past_limit {
                 AgeLimit::Off => None,
@@ -162,7 +213,41 @@ impl Limits {
             start_require_broker: config.start.require_broker,
             start_timeout: config.start.timeout.into(),
             shutdown_limit: config.shutdown.limit.into(),
-        })
+        };
+        numbers.spill_reserve_bytes = numbers.reserve_bytes();
+        Limits(numbers)
+    }
+
+    /// What the spill may take, of the disk and of memory, for a topic of so many partitions.
+    #[must_use]
+    pub fn spill(&self, partitions: u32) -> SpillLimits {
+        SpillLimits {
+            limit_bytes: self.spill_limit_bytes,
+            reserve_bytes: self.spill_reserve_bytes,
+            partition_bytes: self.spill_partition_bytes,
+            segment_bytes: self.spill_segment_bytes,
+            // With room beside the frame for notes as long as a dead letter's; the reserve counts on less.
+            record_bytes: FRAME_BYTES_MAX as usize + NOTES_BYTES_MAX,
+            ..SpillLimits::new(partitions)
+        }
+    }
+
+    /// What the dead letters on the disk may take. They have no reserve: what does not fit is handed back as failed.
+    #[must_use]
+    pub fn dead_letters(&self, partitions: u32) -> SpillLimits {
+        let record_bytes = (self.dead_letter_value_bytes + NOTES_BYTES_MAX).min(*RECORD_BYTES.end());
+        SpillLimits {
+            limit_bytes: self.dead_letter_limit_bytes,
+            reserve_bytes: 0,
+            partition_bytes: self.dead_letter_limit_bytes,
+            segment_bytes: (self.dead_letter_limit_bytes / DEAD_LETTER_SEGMENTS).min(SEGMENT_BYTES_MAX),
+            // A few of the longest at once, and many of the usual.
+            batch_bytes: (4 * record_bytes).max(1 << 20),
+            record_bytes,
+            // They go back to their topic in order.
+            marks: MARKS_A_COMMIT,
+            ..SpillLimits::new(partitions)
+        }
     }
 
     /// What will be allocated at start, estimated from the numbers alone, so that it can be said before there are

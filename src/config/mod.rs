@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod fences;
 mod keys;
+mod kind;
 mod limits;
 mod memory;
 mod nearest;
@@ -18,30 +20,37 @@ mod properties;
 mod read;
 mod reference;
 mod rules;
+mod settings;
+mod size;
 mod span;
+mod values;
 mod words;
 
 pub use error::{ConfigError, Problem};
+pub use fences::{FENCES_BYTES_MAX, FencesError, KnownFences};
 pub use keys::{
-    BREAKER_FAILURES, BREAKER_GRACE, BREAKER_RESET, CPU_IDS, DEDUP_BYTES_PER_KEY, DEDUP_CAPACITY, DEDUP_TTL,
-    INFLIGHT_BYTES_PER_FRAME, INFLIGHT_PARTITION, INFLIGHT_TOTAL, INFLIGHT_WAITING, PARTITIONS, PARTITIONS_CREATED,
-    PATH_BYTES, PUBLISH_TIMEOUT, QUEUE_BYTES_PER_TRIGGER, QUEUE_CAPACITY, QUEUE_INGRESSES, QUEUE_RATIO, REPLICATION,
-    ROUTE_CONNECTIONS, ROUTE_LINE_BYTES, ROUTE_LINE_TIMEOUT, ROUTER_ID_BYTES, SETTLE_WINDOW, SHARDS, SHUTDOWN_LIMIT,
-    START_TIMEOUT, TIME_FUTURE_LIMIT, TIME_PAST_LIMIT, TOPIC_NAME_BYTES, TURN_BATCH,
+    BREAKER_FAILURES, BREAKER_GRACE, BREAKER_RESET, CPU_IDS, DEAD_LETTER_GRACE, DEAD_LETTER_LIMIT, DEDUP_BYTES_PER_KEY,
+    DEDUP_CAPACITY, DEDUP_TTL, INFLIGHT_BYTES_PER_FRAME, INFLIGHT_PARTITION, INFLIGHT_TOTAL, INFLIGHT_WAITING,
+    PARTITIONS, PARTITIONS_CREATED, PATH_BYTES, PUBLISH_TIMEOUT, QUEUE_BYTES_PER_TRIGGER, QUEUE_CAPACITY,
+    QUEUE_INGRESSES, QUEUE_RATIO, REPLICATION, ROUTE_CONNECTIONS, ROUTE_LINE_BYTES, ROUTE_LINE_TIMEOUT,
+    ROUTER_ID_BYTES, SETTLE_WINDOW, SHARDS, SHUTDOWN_LIMIT, SPILL_LIMIT, SPILL_PARTITION_LIMIT, SPILL_SEGMENT,
+    SPILL_SYNC, START_TIMEOUT, TIME_FUTURE_LIMIT, TIME_PAST_LIMIT, TOPIC_NAME_BYTES, TURN_BATCH,
 };
 pub use limits::{
-    ARENA_BYTES_MAX, FRAME_BYTES_MAX, LINE_BYTES, Limits, Numbers, PAST_LIMIT_DEFAULT, RING_BYTES_MIN,
-    RING_TRIGGERS_MIN,
+    ARENA_BYTES_MAX, FRAME_BYTES_MAX, LINE_BYTES, Limits, NOTES_BYTES_MAX, Numbers, PAST_LIMIT_DEFAULT, RING_BYTES_MIN,
+    RING_TRIGGERS_MIN, SPILL_META_BYTES_MAX,
 };
 pub use memory::{MemoryLine, MemorySum};
 pub use properties::{CLIENT_ID_BYTES, ClientProperty, FILE_BYTES_MAX, Properties, PropertyValue, Secret};
 pub use reference::reference;
 pub use rules::SOCKET_PATH_BYTES_MAX;
-pub use words::{DivertPolicy, Idle, RecordTime, RouteFormat, RouteSource};
+pub use settings::{DeadLetterSettings, KafkaSettings};
+#[cfg(feature = "cli")]
+pub(crate) use span::parse as parse_span;
+pub use values::{AgeLimit, DeadLetterTopic, Pin};
+pub use words::{DivertPolicy, Idle, RecordTime, RouteFormat, RouteOnShed, RouteSource};
 
-use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,6 +95,12 @@ pub struct Config {
     pub breaker: Breaker,
     /// What happens to a stalled partition's triggers.
     pub divert: Divert,
+    /// The triggers of stalled partitions on the disk.
+    pub spill: Spill,
+    /// Where triggers go that can never be delivered.
+    pub dead_letter: DeadLetter,
+    /// Which triggers there may be.
+    pub validate: Validate,
     /// Which event times are believable.
     pub time: Time,
     /// What outlives the process.
@@ -185,6 +200,8 @@ pub struct Dedup {
     pub capacity: usize,
     /// Arena bytes for each key of capacity; [`DEDUP_BYTES_PER_KEY`].
     pub bytes_per_key: usize,
+    /// Reads the topic's newest records at start.
+    pub warm_start: bool,
 }
 
 /// `[inflight]`
@@ -225,11 +242,55 @@ pub struct Breaker {
 }
 
 /// `[divert]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Divert {
-    /// What happens to a stalled partition's triggers.
-    pub policy: DivertPolicy,
+    /// What happens to a stalled partition's triggers. `None`: [`Config::divert_policy`] says.
+    pub policy: Option<DivertPolicy>,
+}
+
+/// `[spill]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Spill {
+    /// Bytes on the disk; [`SPILL_LIMIT`].
+    #[serde(with = "size")]
+    pub limit: u64,
+    /// Bytes for one partition; [`SPILL_PARTITION_LIMIT`]. `None`: a quarter of the limit.
+    #[serde(with = "size::unset")]
+    pub partition_limit: Option<u64>,
+    /// How long records gather before an fsync; [`SPILL_SYNC`].
+    #[serde(with = "span")]
+    pub sync: Duration,
+    /// Bytes of one file; [`SPILL_SEGMENT`].
+    #[serde(with = "size")]
+    pub segment: u64,
+}
+
+/// `[dead_letter]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeadLetter {
+    /// The dead-letter topic. `None`: [`Config::dead_letter_topic`] says.
+    pub topic: Option<DeadLetterTopic>,
+    /// Brokers of another cluster that has it.
+    pub bootstrap: Option<String>,
+    /// Properties of the client library towards it, from a closed list.
+    pub properties: Properties,
+    /// How long it may take a letter; [`DEAD_LETTER_GRACE`].
+    #[serde(with = "span")]
+    pub grace: Duration,
+    /// Bytes of letters on the disk; [`DEAD_LETTER_LIMIT`].
+    #[serde(with = "size")]
+    pub limit: u64,
+}
+
+/// `[validate]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Validate {
+    /// The file of [`KnownFences`]. `None`: every fence is known.
+    pub fences: Option<PathBuf>,
 }
 
 /// `[time]`
@@ -295,24 +356,8 @@ pub struct Route {
     pub line_timeout: Duration,
     /// A file source goes on after its last settled line.
     pub resume: bool,
-}
-
-/// The CPUs of the shards.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pin {
-    /// The scheduler chooses.
-    None,
-    /// Kernel numbers, one a shard, each once; [`CPU_IDS`].
-    Cpus(Vec<u32>),
-}
-
-/// How old an event may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgeLimit {
-    /// Any age.
-    Off,
-    /// At most this old.
-    Span(Duration),
+    /// What becomes of a trigger that submit sheds.
+    pub on_shed: RouteOnShed,
 }
 
 impl Default for Topic {
@@ -360,7 +405,7 @@ impl Default for Settle {
 
 impl Default for Dedup {
     fn default() -> Dedup {
-        Dedup { ttl: Duration::from_secs(10), capacity: 1_000_000, bytes_per_key: 96 }
+        Dedup { ttl: Duration::from_secs(10), capacity: 1_000_000, bytes_per_key: 96, warm_start: true }
     }
 }
 
@@ -382,9 +427,21 @@ impl Default for Breaker {
     }
 }
 
-impl Default for Divert {
-    fn default() -> Divert {
-        Divert { policy: DivertPolicy::Refuse }
+impl Default for Spill {
+    fn default() -> Spill {
+        Spill { limit: 4 << 30, partition_limit: None, sync: Duration::from_millis(5), segment: 64 << 20 }
+    }
+}
+
+impl Default for DeadLetter {
+    fn default() -> DeadLetter {
+        DeadLetter {
+            topic: None,
+            bootstrap: None,
+            properties: Properties::default(),
+            grace: Duration::from_secs(5),
+            limit: 256 << 20,
+        }
     }
 }
 
@@ -418,68 +475,9 @@ impl Default for Route {
             connections_max: 8,
             line_timeout: Duration::from_secs(30),
             resume: false,
+            on_shed: RouteOnShed::Wait,
         }
     }
-}
-
-impl Serialize for Pin {
-    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Pin::None => out.serialize_str("none"),
-            Pin::Cpus(cpus) => cpus.serialize(out),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Pin {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Pin, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Word(String),
-            Cpus(Vec<u32>),
-        }
-        match Form::deserialize(from)? {
-            Form::Word(word) if word == "none" => Ok(Pin::None),
-            Form::Word(word) => Err(serde::de::Error::custom(format!("{word:?} is neither \"none\" nor a list"))),
-            Form::Cpus(cpus) => Ok(Pin::Cpus(cpus)),
-        }
-    }
-}
-
-impl Serialize for AgeLimit {
-    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        match self {
-            AgeLimit::Off => out.serialize_str("off"),
-            AgeLimit::Span(span) => span::serialize(span, out),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for AgeLimit {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<AgeLimit, D::Error> {
-        let text = String::deserialize(from)?;
-        match span::parse(&text) {
-            Some(span) => Ok(AgeLimit::Span(span)),
-            None if text == "off" => Ok(AgeLimit::Off),
-            None => Err(serde::de::Error::custom(format!("{text:?} is neither \"off\" nor {}", span::SHAPE))),
-        }
-    }
-}
-
-/// What the Kafka sink is made from: addresses, topic, and every client property with its final value.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct KafkaSettings {
-    /// Brokers to ask first.
-    pub bootstrap: String,
-    /// Which time a record carries.
-    pub record_time: RecordTime,
-    /// The properties of the config and the router's defaults for batching, each allowed and checked. Those that
-    /// order and delivery rest on are not among them: the sink sets them itself.
-    pub properties: Vec<ClientProperty>,
-    /// How long a batch waits for more.
-    pub linger: Nanos,
 }
 
 impl Config {
@@ -509,7 +507,7 @@ impl Config {
     /// Every value out of bounds; or, when there is none, every broken rule between keys.
     pub fn limits(&self) -> Result<Limits, ConfigError> {
         let mut problems: Vec<Problem> = keys::KEYS.iter().filter_map(|key| key.check(&(key.get)(self))).collect();
-        problems.extend(self.kafka.properties.problems());
+        problems.extend(self.property_problems());
         // The rules compute with the values, so these must be inside their bounds first.
         ConfigError::unless_clean(problems)?;
         ConfigError::unless_clean(rules::problems(self))?;
@@ -519,58 +517,47 @@ impl Config {
     /// Checks a number of partitions that the topic has, where the config does not pin it.
     ///
     /// # Errors
-    /// There are fewer partitions than shards.
+    /// There are fewer partitions than shards, or too many for the sizes of the spill.
     pub fn check_partitions(&self, partitions: u32) -> Result<(), ConfigError> {
-        let problems = rules::partitions_breach(partitions, self.engine.shards).map(|(got, fix)| Problem::Conflict {
-            rule: rules::PARTITIONS_RULE,
-            got,
-            fix,
+        let breaches = [
+            (rules::PARTITIONS_RULE, rules::partitions_breach(partitions, self.engine.shards)),
+            (rules::SPILL_RULE, rules::spill_breach(self, partitions)),
+            (rules::DEAD_LETTERS_RULE, rules::dead_letters_breach(self, partitions)),
+        ];
+        let problems = breaches.into_iter().filter_map(|(rule, breach)| {
+            let (got, fix) = breach?;
+            Some(Problem::Conflict { rule, got, fix })
         });
-        ConfigError::unless_clean(problems.into_iter().collect())
+        ConfigError::unless_clean(problems.collect())
+    }
+
+    /// What happens to a stalled partition's triggers: as configured, else to the disk where there is one.
+    #[must_use]
+    pub fn divert_policy(&self) -> DivertPolicy {
+        let unset = if self.state.dir.is_some() { DivertPolicy::Spill } else { DivertPolicy::Refuse };
+        self.divert.policy.unwrap_or(unset)
+    }
+
+    /// The dead-letter topic, if there is one: as configured, else the topic's name with `.dlq` at its end.
+    #[must_use]
+    pub fn dead_letter_topic(&self) -> Option<String> {
+        match &self.dead_letter.topic {
+            Some(DeadLetterTopic::Off) => None,
+            Some(DeadLetterTopic::Named(name)) => Some(name.clone()),
+            None => Some(format!("{}{}", self.topic.name, rules::DEAD_LETTER_SUFFIX)),
+        }
+    }
+
+    /// What is wrong with the client properties of both tables.
+    fn property_problems(&self) -> Vec<Problem> {
+        let mut problems = self.kafka.properties.problems("kafka.properties");
+        problems.extend(self.dead_letter.properties.problems("dead_letter.properties"));
+        problems
     }
 
     /// The partitions of a topic that is made here.
     #[must_use]
     pub fn partitions_to_create(&self) -> u32 {
         self.topic.partitions.unwrap_or(PARTITIONS_CREATED)
-    }
-
-    /// What the Kafka sink needs; reads the environment variables and files that the properties name.
-    ///
-    /// # Errors
-    /// `kafka.bootstrap` is not set, a variable or file is not there, or a value is not allowed. No value is named.
-    pub fn kafka_settings(&self) -> Result<KafkaSettings, ConfigError> {
-        self.kafka_settings_from(&|name| std::env::var_os(name))
-    }
-
-    /// Like [`Config::kafka_settings`], with the environment as an argument.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn kafka_settings_from(
-        &self,
-        environment: &dyn Fn(&str) -> Option<OsString>,
-    ) -> Result<KafkaSettings, ConfigError> {
-        let mut problems = self.kafka.properties.problems();
-        let key = keys::find("kafka.bootstrap").expect("it is in the table of keys");
-        problems.extend(match &self.kafka.bootstrap {
-            Some(_) => key.check(&(key.get)(self)),
-            None => Some(Problem::Missing { key: key.name, fix: key.fix }),
-        });
-        ConfigError::unless_clean(problems)?;
-        let properties = self.kafka.properties.resolve(environment).map_err(|problems| {
-            ConfigError::unless_clean(problems).expect_err("an unresolved config has at least one problem")
-        })?;
-        let linger_ms: f64 = properties
-            .iter()
-            .find(|property| property.name == "linger.ms")
-            .map(|property| property.value.expose().parse().expect("linger.ms was checked to be a number"))
-            .expect("linger.ms has a default");
-        if let Some((got, fix)) = rules::linger_breach(self, linger_ms) {
-            return Err(ConfigError::new(vec![(None, Problem::Conflict { rule: rules::LINGER_RULE, got, fix })]));
-        }
-        let bootstrap = self.kafka.bootstrap.clone().expect("it was checked to be there");
-        let linger = Duration::from_secs_f64(linger_ms / 1_000.0).into();
-        Ok(KafkaSettings { bootstrap, record_time: self.kafka.record_time, properties, linger })
     }
 }

@@ -1,4 +1,4 @@
-//! `[kafka.properties]`: the properties of the Kafka client that a person may set, as a closed list.
+//! `[kafka.properties]` and `[dead_letter.properties]`: the properties of the Kafka client that a person may set, as a closed list.
 //!
 //! What decides order, delivery and memory is the router's own: those names are refused, with the reason and the key
 //! that steers the same thing. A value may be `${NAME}` (an environment variable) or `file:PATH` (a file's content);
@@ -380,8 +380,9 @@ impl Allowed {
         self.shape.allowed()
     }
 
-    fn check(&self, value: &str) -> Option<Problem> {
+    fn check(&self, table: &'static str, value: &str) -> Option<Problem> {
         self.shape.breach(value).map(|why| Problem::PropertyValue {
+            table,
             key: self.name.to_owned(),
             why,
             allowed: self.allowed(),
@@ -457,18 +458,24 @@ impl Properties {
         self.0.contains_key(name)
     }
 
+    /// Whether none is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What is wrong with the names and with those values that stand in the config itself.
-    pub(super) fn problems(&self) -> Vec<Problem> {
+    pub(super) fn problems(&self, table: &'static str) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self
             .0
             .iter()
-            .filter_map(|(name, value)| check_name(name).or_else(|| check_literal(name, &value.0)))
+            .filter_map(|(name, value)| check_name(table, name).or_else(|| check_literal(table, name, &value.0)))
             .collect();
         problems.extend(ALLOWED.iter().filter_map(|property| {
             let other = property.same_as?;
             (self.is_set(property.name) && self.is_set(other)).then(|| Problem::Conflict {
                 rule: "a client property is set under one of its names",
-                got: format!("kafka.properties: `{}` and `{other}`", property.name),
+                got: format!("{table}: `{}` and `{other}`", property.name),
                 fix: format!("keep `{other}`"),
             })
         }));
@@ -488,18 +495,19 @@ impl Properties {
     /// wrong with the values.
     pub(super) fn resolve(
         &self,
+        table: &'static str,
         environment: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Vec<ClientProperty>, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut resolved = Vec::new();
         for (name, value) in &self.0 {
             let Some(property) = allowed(name) else {
-                problems.extend(check_name(name));
+                problems.extend(check_name(table, name));
                 continue;
             };
-            match follow(name, &value.0, environment) {
+            match follow(table, name, &value.0, environment) {
                 Ok(text) => {
-                    problems.extend(property.check(&text));
+                    problems.extend(property.check(table, &text));
                     // What came from outside is hidden whatever its name: the person who put it there chose so.
                     let open = property.open && !is_reference(&value.0);
                     resolved.push(ClientProperty { name: name.clone(), value: Secret { text, open } });
@@ -519,23 +527,23 @@ impl Properties {
 }
 
 /// Whether the name may be set at all.
-pub(super) fn check_name(name: &str) -> Option<Problem> {
+pub(super) fn check_name(table: &'static str, name: &str) -> Option<Problem> {
     if allowed(name).is_some() {
         return None;
     }
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-        return Some(Problem::RefusedProperty { key: name.to_owned(), why });
+        return Some(Problem::RefusedProperty { table, key: name.to_owned(), why });
     }
     let nearest = nearest(name, ALLOWED.iter().map(|property| property.name));
-    Some(Problem::UnknownProperty { key: name.to_owned(), nearest })
+    Some(Problem::UnknownProperty { table, key: name.to_owned(), nearest })
 }
 
 /// What is wrong with a value that stands in the config itself.
-pub(super) fn check_literal(name: &str, value: &str) -> Option<Problem> {
+pub(super) fn check_literal(table: &'static str, name: &str, value: &str) -> Option<Problem> {
     if is_reference(value) {
         return None;
     }
-    allowed(name)?.check(value)
+    allowed(name)?.check(table, value)
 }
 
 /// Whether the value stands elsewhere, in whole or in part.
@@ -545,9 +553,19 @@ fn is_reference(value: &str) -> bool {
 
 /// The value with its `${NAME}`s replaced, or the content of its `file:PATH` without the newline at its end.
 /// `$${` stands for a plain `${`.
-fn follow(key: &str, value: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<String, Problem> {
-    let unresolved =
-        |from: String, why: &str, fix| Problem::Unresolved { key: key.to_owned(), from, why: why.to_owned(), fix };
+fn follow(
+    table: &'static str,
+    key: &str,
+    value: &str,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<String, Problem> {
+    let unresolved = |from: String, why: &str, fix| Problem::Unresolved {
+        table,
+        key: key.to_owned(),
+        from,
+        why: why.to_owned(),
+        fix,
+    };
     if let Some(path) = value.strip_prefix("file:") {
         let from = format!("the file {path:?}");
         let fix = "give the path of a text file that this user may read";
@@ -712,7 +730,7 @@ mod tests {
     }
 
     fn followed(value: &str) -> Result<String, String> {
-        follow("sasl.password", value, &environment).map_err(|problem| problem.to_string())
+        follow("kafka.properties", "sasl.password", value, &environment).map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -745,8 +763,8 @@ mod tests {
     fn a_value_from_outside_is_checked_when_it_comes() {
         let mut properties = Properties::default();
         properties.set("client.id", "${LONG}");
-        assert_eq!(properties.problems(), vec![]);
-        let problems = properties.resolve(&environment).unwrap_err();
+        assert_eq!(properties.problems("kafka.properties"), vec![]);
+        let problems = properties.resolve("kafka.properties", &environment).unwrap_err();
         assert!(problems[0].to_string().contains("it has 300 bytes"), "{problems:?}");
     }
 
@@ -772,7 +790,7 @@ mod tests {
     fn the_defaults_obey_the_list() {
         for (name, value) in DEFAULTS {
             let property = allowed(name).expect("a default is an allowed property");
-            assert_eq!(property.check(value), None, "{name}");
+            assert_eq!(property.check("kafka.properties", value), None, "{name}");
         }
     }
 }

@@ -2,7 +2,8 @@
 //! first, all problems are collected with their lines, and only a clean text is given to serde.
 
 use super::error::{ConfigError, Problem};
-use super::keys::{KEYS, Kind, TABLES, find, type_of};
+use super::keys::{KEYS, TABLES, find};
+use super::kind::{Kind, type_of};
 use super::nearest::nearest;
 use super::{Config, properties};
 use toml::Spanned;
@@ -56,7 +57,7 @@ pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
     // What serde refuses now, the table of keys should have; a test holds the two together.
     let config: Config = toml::from_str(text).map_err(|error| not_toml(text, &error))?;
     // Names that exclude each other have no line of their own.
-    ConfigError::unless_clean(config.kafka.properties.problems())?;
+    ConfigError::unless_clean(config.property_problems())?;
     Ok(config)
 }
 
@@ -90,7 +91,7 @@ fn read_table(table: &str, keys: &DeTable<'_>, findings: &mut Findings<'_>) {
                     findings.add(at, problem);
                 }
                 if let (Kind::Properties, DeValue::Table(inner)) = (&key.kind, value.get_ref()) {
-                    read_properties("", inner, findings);
+                    read_properties(key.name, "", inner, findings);
                 }
             }
             Err(got) => findings.add(at, key.wrong_type(got)),
@@ -99,17 +100,19 @@ fn read_table(table: &str, keys: &DeTable<'_>, findings: &mut Findings<'_>) {
 }
 
 /// Names and types of the client properties; a dotted name without quotes comes as tables in tables.
-fn read_properties(prefix: &str, inner: &DeTable<'_>, findings: &mut Findings<'_>) {
+fn read_properties(key: &'static str, prefix: &str, inner: &DeTable<'_>, findings: &mut Findings<'_>) {
     for (name, value) in inner.iter() {
         let full = format!("{prefix}{}", name.get_ref());
         let at = name.span().start;
         if let DeValue::Table(deeper) = value.get_ref() {
-            read_properties(&format!("{full}."), deeper, findings);
+            read_properties(key, &format!("{full}."), deeper, findings);
             continue;
         }
-        if let Some(problem) = properties::check_name(&full) {
+        if let Some(problem) = properties::check_name(key, &full) {
             let problem = match problem {
-                Problem::UnknownProperty { key, nearest } => Problem::UnknownProperty { key: shorten(&key), nearest },
+                Problem::UnknownProperty { table, key, nearest } => {
+                    Problem::UnknownProperty { table, key: shorten(&key), nearest }
+                }
                 other => other,
             };
             findings.add(at, problem);
@@ -117,12 +120,12 @@ fn read_properties(prefix: &str, inner: &DeTable<'_>, findings: &mut Findings<'_
         }
         match scalar(value) {
             Some(text) => findings.found.extend(
-                properties::check_literal(&full, &text).map(|problem| (Some(line_of(findings.text, at)), problem)),
+                properties::check_literal(key, &full, &text).map(|problem| (Some(line_of(findings.text, at)), problem)),
             ),
             None => findings.add(
                 at,
                 Problem::WrongType {
-                    key: format!("kafka.properties: `{full}`"),
+                    key: format!("{key}: `{full}`"),
                     got: type_of(value.get_ref()),
                     allowed: "text, a number, true or false".to_owned(),
                     fix: "write it as the client library takes it, with commas inside the text".to_owned(),

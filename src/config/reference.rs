@@ -2,7 +2,8 @@
 //! file with it, so the two cannot drift apart.
 
 use super::Config;
-use super::keys::{KEYS, TABLES, Value};
+use super::keys::{KEYS, TABLES};
+use super::kind::Value;
 use super::properties::{ALLOWED, CLIENT_ID_BYTES, DEFAULTS, REFUSED};
 use super::rules::RULES;
 use std::fmt::Write;
@@ -27,7 +28,8 @@ fn write(out: &mut String) -> std::fmt::Result {
          One TOML file. Every table and every key is optional. An unknown key, a wrong type, a value out of bounds \
          and keys that do not go together are refused at start, all at once, each with its line, what came, what is \
          allowed and the fix.\n\n\
-         A span of time is a whole number and a unit: `ns`, `us`, `ms`, `s`, `m`, `h` or `d`, as in `\"25ms\"`.\n\n\
+         A span of time is a whole number and a unit: `ns`, `us`, `ms`, `s`, `m`, `h` or `d`, as in `\"25ms\"`. A size is \
+         a whole number of bytes, or text with `KiB`, `MiB`, `GiB` or `TiB`, as in `\"64MiB\"`.\n\n\
          This file is made from the code and compared with it by a test; `FENCEPOST_BLESS=1 cargo test --test config` \
          writes it anew. Ready-made profiles lie in `tuning/`.\n",
     );
@@ -59,7 +61,7 @@ fn write(out: &mut String) -> std::fmt::Result {
     write!(
         out,
         "\n## `[kafka.properties]`\n\n\
-         What the client library may be told, by the client's own names; quotes around a name may be left out \
+         What the client library may be told, here and in `[dead_letter.properties]`, by the client's own names; quotes around a name may be left out \
          (`linger.ms = 5`). A value is text, a number, or true or false. In a value, `${{NAME}}` is replaced by that \
          environment variable (`$${{` stands for a plain `${{`), and `file:PATH` by that file's content without the \
          newline at its end. A variable or file that is missing or empty is an error which names the property. \

@@ -2,9 +2,10 @@
 //! and the reference are made.
 
 use super::error::Problem;
-use super::keys::PARTITIONS_CREATED;
+use super::keys::{PARTITIONS_CREATED, TOPIC_NAME_BYTES};
 use super::limits::{ARENA_BYTES_MAX, FRAME_BYTES_MAX, RING_BYTES_MIN, RING_TRIGGERS_MIN};
-use super::{Config, Pin, RouteSource, span};
+use super::{Config, DeadLetterTopic, DivertPolicy, Limits, Pin, RouteOnShed, RouteSource, size, span};
+use crate::spill::{LimitError, SpillLimits};
 use crate::trigger::KEY_BYTES_MAX;
 
 /// A unix socket's path in bytes, without the NUL that ends it.
@@ -266,6 +267,88 @@ pub(super) static RULES: &[Rule] = &[
         },
     },
     Rule {
+        what: "`divert.policy` = `spill` has a `state.dir`",
+        why: "there is no disk to spill to without it",
+        breach: |config| {
+            let spills = config.divert.policy == Some(DivertPolicy::Spill);
+            (spills && config.state.dir.is_none()).then(|| {
+                (
+                    "divert.policy = \"spill\" without state.dir".to_owned(),
+                    "set state.dir, or leave divert.policy out".to_owned(),
+                )
+            })
+        },
+    },
+    Rule {
+        what: "`divert.policy` = `dead-letter` and `route.on_shed` = `dead-letter` have a dead-letter topic",
+        why: "there is no topic to divert to without it",
+        breach: |config| {
+            let asks = [
+                (config.divert.policy == Some(DivertPolicy::DeadLetter)).then_some("divert.policy"),
+                (config.route.on_shed == RouteOnShed::DeadLetter).then_some("route.on_shed"),
+            ];
+            let key = asks.into_iter().flatten().next()?;
+            (config.dead_letter.topic == Some(DeadLetterTopic::Off)).then(|| {
+                (
+                    format!("{key} = \"dead-letter\" with dead_letter.topic = \"off\""),
+                    format!("name a topic in dead_letter.topic, or choose another {key}"),
+                )
+            })
+        },
+    },
+    Rule {
+        what: "`spill.partition_limit` is at most `spill.limit`",
+        why: "one partition cannot take more than all",
+        breach: |config| {
+            let (partition, limit) = (config.spill.partition_limit?, config.spill.limit);
+            (partition > limit).then(|| {
+                let (partition, limit) = (size::print(partition), size::print(limit));
+                (
+                    format!("spill.partition_limit = {partition} and spill.limit = {limit}"),
+                    format!("set spill.limit to at least {partition}, or spill.partition_limit to at most {limit}"),
+                )
+            })
+        },
+    },
+    Rule {
+        what: SPILL_RULE,
+        why: "what was accepted is kept, also when the disk is full",
+        breach: |config| spill_breach(config, config.partitions_to_create()),
+    },
+    Rule {
+        what: DEAD_LETTERS_RULE,
+        why: "space comes free by whole files, and each begins with a note on every partition",
+        breach: |config| dead_letters_breach(config, config.partitions_to_create()),
+    },
+    Rule {
+        what: "the dead-letter topic is not `topic.name` itself",
+        why: "a trigger that the topic refuses would be sent there again, for ever",
+        breach: |config| {
+            let topic = config.dead_letter_topic()?;
+            (topic == config.topic.name && is_same_cluster(config)).then(|| {
+                (
+                    format!("dead_letter.topic = {topic:?} and topic.name = {topic:?} on one cluster"),
+                    format!(
+                        "name another topic, such as \"{topic}{DEAD_LETTER_SUFFIX}\", or set dead_letter.bootstrap"
+                    ),
+                )
+            })
+        },
+    },
+    Rule {
+        what: "the dead-letter topic's name has at most 249 bytes",
+        why: "it is the topic's name with `.dlq` at its end unless it is named",
+        breach: |config| {
+            let bytes = config.dead_letter_topic()?.len();
+            (bytes > *TOPIC_NAME_BYTES.end()).then(|| {
+                (
+                    format!("topic.name has {} bytes and dead_letter.topic is not set", config.topic.name.len()),
+                    "name the dead-letter topic in dead_letter.topic, or write \"off\"".to_owned(),
+                )
+            })
+        },
+    },
+    Rule {
         what: "the sources `file` and `unix` have a `route.path`",
         why: "there is nothing to open without it",
         breach: |config| match config.route.source {
@@ -338,6 +421,70 @@ pub(super) static RULES: &[Rule] = &[
         },
     },
 ];
+
+/// What a dead-letter topic's name ends with unless it is named.
+pub(super) const DEAD_LETTER_SUFFIX: &str = ".dlq";
+
+/// What [`spill_breach`] checks, in words.
+pub(super) const SPILL_RULE: &str = "`spill.limit` holds what can be accepted and unsettled and four files of `spill.segment`, each of which holds more \
+     than the notes on every partition";
+
+/// What [`dead_letters_breach`] checks, in words.
+pub(super) const DEAD_LETTERS_RULE: &str =
+    "an eighth of `dead_letter.limit` holds the longest dead letters and the notes on every partition";
+
+/// Whether the spill's sizes fit one another and the topic.
+pub(super) fn spill_breach(config: &Config, partitions: u32) -> Breach {
+    if config.divert_policy() != DivertPolicy::Spill || config.state.dir.is_none() {
+        return None;
+    }
+    let limits = Limits::new(config);
+    let spill = limits.spill(partitions);
+    let error = spill.check().err()?;
+    let SpillLimits { limit_bytes, segment_bytes, reserve_bytes, .. } = spill;
+    let fix = match error {
+        LimitError { name: "segment_bytes", least, .. } => format!("set spill.segment to at least {least}"),
+        LimitError { name: "limit_bytes", least, .. } => format!(
+            "set spill.limit to at least {least}, or lower spill.segment, or what can wait: queue.capacity, \
+             queue.ingresses, inflight.total, inflight.waiting"
+        ),
+        other => format!("change it: {other}"),
+    };
+    let got = format!(
+        "spill.limit = {} and spill.segment = {} over {partitions} partitions, where {reserve_bytes} bytes can be accepted \
+         and unsettled",
+        size::print(limit_bytes),
+        size::print(segment_bytes)
+    );
+    Some((got, fix))
+}
+
+/// Whether the dead letters' limit fits the topic.
+pub(super) fn dead_letters_breach(config: &Config, partitions: u32) -> Breach {
+    config.state.dir.as_ref()?;
+    let letters = Limits::new(config).dead_letters(partitions);
+    let error = letters.check().err()?;
+    let least = config.dead_letter.limit.div_ceil(letters.segment_bytes) * error.least;
+    let got = format!(
+        "dead_letter.limit = {} over {partitions} partitions, for letters of up to {} bytes",
+        size::print(config.dead_letter.limit),
+        letters.record_bytes
+    );
+    Some((got, format!("set dead_letter.limit to at least {least}, or lower route.line_bytes_max")))
+}
+
+/// Whether the dead letters go to the cluster of the triggers: one address in common is enough.
+pub(super) fn is_same_cluster(config: &Config) -> bool {
+    let addresses = |list: &str| list.split(',').map(|one| one.trim().to_ascii_lowercase()).collect::<Vec<_>>();
+    match (&config.dead_letter.bootstrap, &config.kafka.bootstrap) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(own), Some(main)) => {
+            let main = addresses(main);
+            addresses(own).iter().any(|address| main.contains(address))
+        }
+    }
+}
 
 /// Whether batches linger too long for the time-out.
 pub(super) fn linger_breach(config: &Config, linger_ms: f64) -> Breach {

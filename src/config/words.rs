@@ -52,6 +52,10 @@ words! {
 words! {
     /// What happens to the triggers of a stalled partition.
     DivertPolicy {
+        /// They go to the disk, in order, and to the topic when it is back.
+        Spill = "spill",
+        /// They go to the dead-letter topic.
+        DeadLetter = "dead-letter",
         /// Submit sheds them; what was accepted waits in flight.
         Refuse = "refuse",
     }
@@ -78,5 +82,15 @@ words! {
         Ndjson = "ndjson",
         /// Protobuf with its length before it.
         Frames = "frames",
+    }
+}
+
+words! {
+    /// What becomes of a source's trigger that submit sheds.
+    RouteOnShed {
+        /// The source waits until there is room.
+        Wait = "wait",
+        /// It goes to the dead-letter topic.
+        DeadLetter = "dead-letter",
     }
 }

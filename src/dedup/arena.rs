@@ -37,6 +37,8 @@ pub(super) enum State {
     Pending = 1,
     /// A repeat of it is a duplicate until its time is over.
     Settled = 2,
+    /// As settled, but its trigger waits on disk under its owner's number, and will ask again.
+    Parked = 3,
 }
 
 /// A record's fixed part, read in one go.
@@ -264,6 +266,12 @@ impl Arena {
         *word = *word & !(0xff << STATE_SHIFT) | (state as u64) << STATE_SHIFT;
     }
 
+    #[inline]
+    pub(super) fn set_owner(&mut self, place: Place, owner: u32, state: State) {
+        let word = &mut self.words[place as usize + 2];
+        *word = *word & 0xffff << KEY_LEN_SHIFT | u64::from(owner) | (state as u64) << STATE_SHIFT;
+    }
+
     /// All records from the oldest on: for checks and tests.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> + '_ {
         let mut at = self.tail;
@@ -322,6 +330,7 @@ fn state_of(word: u64) -> State {
     match (word >> STATE_SHIFT) as u8 {
         1 => State::Pending,
         2 => State::Settled,
+        3 => State::Parked,
         _ => State::Dead,
     }
 }

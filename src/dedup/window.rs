@@ -87,9 +87,9 @@ impl Window {
                 let old = arena.header(found.place());
                 match old.state {
                     State::Pending => return Seen::Pending(old.owner),
-                    State::Settled if now.since(old.first_seen) < self.ttl => return Seen::Settled,
+                    State::Settled | State::Parked if now.since(old.first_seen) < self.ttl => return Seen::Settled,
                     // Its time is over: the key begins anew, in the same bucket.
-                    State::Settled => {
+                    State::Settled | State::Parked => {
                         arena.set_state(found.place(), State::Dead);
                         self.live_words -= old.words;
                         let place = arena.append(&key, hash, now, token);
@@ -105,13 +105,18 @@ impl Window {
                 place
             }
         };
-        self.live_words += record_words(key.stored_len());
+        self.begin_pending(place, token, record_words(key.stored_len()), now);
+        Seen::New
+    }
+
+    #[inline]
+    fn begin_pending(&mut self, place: Place, token: u32, words: usize, now: Nanos) {
+        self.live_words += words;
         let slot = &mut self.pending[token as usize];
         assert!(*slot == 0, "token {token} is in use");
         *slot = place + 1;
         self.pending_len += 1;
         self.make_room(now);
-        Seen::New
     }
 
     /// Whether the window is too large for the caches, so that looking ahead pays. Below that it only costs.
@@ -149,6 +154,62 @@ impl Window {
     pub fn commit(&mut self, token: u32) {
         let place = self.take_pending(token);
         self.arena.set_state(place, State::Settled);
+    }
+
+    /// The key under `token` has settled on disk, as the trigger with this number of its partition: repeats are duplicates
+    /// from now on, until its time is over or the trigger comes back from there. Frees the token.
+    ///
+    /// # Panics
+    /// If nothing is pending under `token`.
+    pub fn park(&mut self, token: u32, number: u32) {
+        let place = self.take_pending(token);
+        self.arena.set_owner(place, number, State::Parked);
+    }
+
+    /// As [`Window::ask`], for a trigger that comes back from disk: a key that is parked there, by this trigger or by a
+    /// later one, is this one's from now on, and its time begins anew. [`Seen::Pending`] may name a later trigger: see
+    /// [`Window::pass_on`].
+    ///
+    /// # Panics
+    /// As [`Window::ask`].
+    pub fn ask_drained(&mut self, key: Key<'_>, hash: u64, now: Nanos, token: u32) -> Seen {
+        let Window { table, arena, .. } = self;
+        if let Probe::Found(found) = table.probe(hash, |place| arena.holds(place, &key)) {
+            let old = arena.header(found.place());
+            if old.state == State::Parked {
+                arena.set_state(found.place(), State::Dead);
+                self.live_words -= old.words;
+                let place = arena.append(&key, hash, now, token);
+                found.set(place);
+                self.begin_pending(place, token, record_words(key.stored_len()), now);
+                return Seen::New;
+            }
+        }
+        self.ask(key, hash, now, token)
+    }
+
+    /// What is pending under one token is pending under another one from now on.
+    ///
+    /// # Panics
+    /// If nothing is pending under `from`, or `to` is in use.
+    pub fn pass_on(&mut self, from: u32, to: u32) {
+        let place = self.take_pending(from);
+        self.arena.set_owner(place, to, State::Pending);
+        let slot = &mut self.pending[to as usize];
+        assert!(*slot == 0, "token {to} is in use");
+        *slot = place + 1;
+        self.pending_len += 1;
+    }
+
+    /// Puts in a key that has settled before this window was made. A key that is there already stays as it is.
+    pub fn restore(&mut self, key: Key<'_>, hash: u64, now: Nanos) {
+        let Window { table, arena, .. } = self;
+        let Probe::Vacant(vacant) = table.probe(hash, |place| arena.holds(place, &key)) else { return };
+        let place = arena.append(&key, hash, now, 0);
+        vacant.insert(place);
+        self.arena.set_state(place, State::Settled);
+        self.live_words += record_words(key.stored_len());
+        self.make_room(now);
     }
 
     /// The key under `token` is forgotten: it may come again as new. Frees the token.
@@ -237,8 +298,8 @@ impl Window {
         let header = self.arena.header(place);
         match header.state {
             State::Dead => {}
-            State::Settled if self.is_over(&header, now) => self.forget(place, &header),
-            State::Pending | State::Settled => return false,
+            State::Settled | State::Parked if self.is_over(&header, now) => self.forget(place, &header),
+            State::Pending | State::Settled | State::Parked => return false,
         }
         self.arena.pass(header.words);
         true
@@ -251,7 +312,7 @@ impl Window {
         let header = self.arena.header(place);
         match header.state {
             State::Dead => {}
-            State::Settled => {
+            State::Settled | State::Parked => {
                 self.evicted_early += u64::from(!self.is_over(&header, now));
                 self.forget(place, &header);
             }
@@ -270,8 +331,8 @@ impl Window {
             let header = self.arena.header(place);
             match header.state {
                 State::Dead => {}
-                State::Settled if self.is_over(&header, now) => self.forget(place, &header),
-                State::Pending | State::Settled => self.carry(place, &header),
+                State::Settled | State::Parked if self.is_over(&header, now) => self.forget(place, &header),
+                State::Pending | State::Settled | State::Parked => self.carry(place, &header),
             }
             self.arena.pass(header.words);
             moved += 1;

@@ -6,13 +6,15 @@ use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::config::{Limits, MemorySum};
 use crate::dedup::WindowLimits;
+use crate::divert::DivertLimits;
 use crate::ingress::{Ingress, IngressPlan, Lane, Lanes};
-use crate::metrics::{IngressPage, ShardPage};
+use crate::metrics::{IngressPage, ShardPage, SpillPage};
 use crate::ring::{RingGauge, RingLimits, ring};
+use crate::shard::diversion::Diversion;
 use crate::shard::flight::{Flight, Line};
 use crate::shard::settled::Outstanding;
 use crate::shard::shared::{Failed, FailedReason, Frontier, Shared, Waker};
-use crate::shard::{FAILING, REPORTS_BYTES, Shard, ShardLimits, Source};
+use crate::shard::{FAILING, Policy, REPORTS_BYTES, Shard, ShardLimits, Source};
 use crate::sink::Sink;
 use crate::slab::{Arena, Slab, SlabLimits, SlotId};
 use crate::topology::fork;
@@ -38,6 +40,12 @@ pub struct Blueprint {
     pub incarnation: u64,
     /// Whether a record carries the event's time.
     pub record_time_is_event: bool,
+    /// What happens to the triggers of a partition that does not take them.
+    pub policy: Policy,
+    /// Whether there is a disk to spill to.
+    pub has_disk: bool,
+    /// Whether there is somewhere for dead letters.
+    pub has_letters: bool,
 }
 
 /// The parts, made and connected.
@@ -61,6 +69,8 @@ pub struct Common<C: Clock> {
     /// One per ring.
     pub gauges: Vec<RingGauge>,
     pub(crate) wakers: Vec<Arc<Waker>>,
+    /// What the disk thread counts; `None`: there is no spill.
+    pub spill_page: Option<Arc<SpillPage>>,
     /// What was allocated, line by line.
     pub memory: MemorySum,
 }
@@ -82,7 +92,7 @@ impl Blueprint {
         }
     }
 
-    fn shard_limits(&self, id: u16) -> ShardLimits {
+    fn shard_limits(&self, id: u16, hasher: FixedState) -> ShardLimits {
         let limits = &self.limits;
         ShardLimits {
             id: ShardId(id),
@@ -110,6 +120,9 @@ impl Blueprint {
                 grace: limits.breaker_grace,
                 reset: limits.breaker_reset,
             },
+            policy: self.policy,
+            has_letters: self.has_letters,
+            hasher,
             publish_timeout: limits.publish_timeout,
             record_time_is_event: self.record_time_is_event,
             router_id: self.router_id.clone().into_boxed_str(),
@@ -120,21 +133,25 @@ impl Blueprint {
     /// What will be allocated, from the parts' own figures.
     #[must_use]
     pub fn memory(&self) -> MemorySum {
-        let (limits, shard) = (&self.limits, self.shard_limits(0));
+        let (limits, shard) = (&self.limits, self.shard_limits(0, FixedState::default()));
         let (shards, rings) = (u64::from(limits.shards), (limits.ingresses * usize::from(limits.shards)) as u64);
-        let lines = self.partitions as usize * size_of::<Line>();
+        let lines = self.partitions as usize * (size_of::<Line>() + size_of::<Diversion>());
         let mut sum = MemorySum::new();
         sum.set("ingress rings", "ring", rings * self.ring_limits().memory_bytes() as u64);
         sum.set("settle windows", "shard", rings * Outstanding::memory_bytes(limits.settle_window) as u64);
         sum.set("dedup window", "dedup", shards * shard.dedup.memory_bytes() as u64);
         sum.set("frames and slots", "slab", shards * Slab::memory_bytes(shard.slab) as u64);
-        sum.set("flights", "shard", shards * (shard.slab.slots * size_of::<Flight>()) as u64);
+        sum.set("flights", "shard", shards * (shard.slab.slots * (size_of::<Flight>() + size_of::<u64>())) as u64);
         sum.set("partition lines", "shard", lines as u64);
         let failed = FAILED_QUEUE * size_of::<Failed>() + FAILING * size_of::<(SlotId, FailedReason)>();
         sum.set("failed triggers, to be taken", "shard", rings * failed as u64);
         sum.set("reports of a turn", "shard", shards * REPORTS_BYTES as u64);
         let pages = shards * ShardPage::BYTES as u64 + limits.ingresses as u64 * IngressPage::BYTES as u64;
         sum.set("counters and histograms", "metrics", pages);
+        if self.has_disk || self.has_letters {
+            let pipes = DivertLimits::new(shard.slab.slots).memory_bytes();
+            sum.set("pipes to the disk thread and back", "divert", shards * pipes as u64);
+        }
         sum
     }
 }
@@ -154,6 +171,8 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
     ) -> Result<Assembly<S, C>, E> {
         let limits = &blueprint.limits;
         let shared = Arc::new(Shared::new(blueprint.partitions));
+        // Seeded per process: nobody outside can choose ids whose hashes collide.
+        let hasher = FixedState::with_seed(RandomState::new().hash_one("fencepost"));
         let wakers: Vec<Arc<Waker>> = (0..limits.shards).map(|_| Arc::new(Waker::default())).collect();
         let mut lanes: Vec<Lane> = (0..limits.ingresses).map(|_| Lane::empty(&wakers)).collect();
         let (mut shards, mut shard_pages, mut gauges) = (Vec::new(), Vec::new(), Vec::new());
@@ -167,7 +186,7 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
                 lane.add_ring(writer, Arc::clone(&frontier), taken_back);
                 sources.push(Source { reader, frontier, failed });
             }
-            let shard_limits = blueprint.shard_limits(id);
+            let shard_limits = blueprint.shard_limits(id, hasher.clone());
             let slab = Slab::new(shard_limits.slab);
             let sink = make_sink(ShardId(id), slab.arena())?;
             let page = Arc::new(ShardPage::default());
@@ -179,8 +198,7 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
             shards: limits.shards,
             rules: Rules { future_limit_ms: limits.future_limit_ms, past_limit_ms: limits.past_limit_ms },
             settle_window: limits.settle_window as u64,
-            // Seeded per process: nobody outside can choose ids whose hashes collide.
-            hasher: FixedState::with_seed(RandomState::new().hash_one("fencepost")),
+            hasher,
             router_id_len: blueprint.router_id.len(),
             generation: fork::generation(),
         };
@@ -194,6 +212,7 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
             shard_pages,
             gauges,
             wakers,
+            spill_page: None,
             memory: blueprint.memory(),
         };
         Ok(Assembly { shards, common })

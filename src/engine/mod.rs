@@ -4,17 +4,23 @@
 //! limit with a report that adds up.
 
 pub mod assembly;
+pub mod disk;
 #[cfg(feature = "kafka")]
 mod export;
 mod report;
 mod run;
 #[cfg(feature = "kafka")]
 mod start;
+pub mod warm_start;
+#[cfg(feature = "kafka")]
+mod warming;
 
 pub use assembly::{Assembly, Blueprint};
 pub use report::{Counts, Report, Stages};
 #[cfg(feature = "kafka")]
 pub use start::{Readiness, StartError, check_memory};
+#[cfg(feature = "kafka")]
+pub use warming::WarmReport;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::MemorySum;
@@ -29,8 +35,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after its limit `shutdown` waits for threads that were told to leave at once.
-const LEAVE_LIMIT: Duration = Duration::from_millis(800);
+/// How long after its limit `shutdown` waits for what is left to be on disk.
+const SPILL_LIMIT: Duration = Duration::from_millis(550);
+/// How long it waits then for threads that were told to leave at once.
+const LEAVE_LIMIT: Duration = Duration::from_millis(200);
+/// And for the last commit.
+const SYNC_LIMIT: Duration = Duration::from_millis(150);
 
 /// A running router.
 pub struct Router<C: Clock = SystemClock> {
@@ -38,6 +48,8 @@ pub struct Router<C: Clock = SystemClock> {
     shards: Vec<JoinHandle<()>>,
     idle_strategy: crate::shard::idle::Strategy,
     housekeeper: Option<Housekeeper>,
+    /// Ends after the shards, which write to it until they leave.
+    disk: Option<disk::DiskThread>,
     /// Held while the router runs.
     state: Option<StateDir>,
     warnings: Vec<String>,
@@ -84,6 +96,7 @@ impl<C: Clock> Router<C> {
             shards: Vec::new(),
             idle_strategy: idle,
             housekeeper: None,
+            disk: None,
             state: None,
             warnings: placement.warning.iter().cloned().collect(),
             partitions,
@@ -186,8 +199,14 @@ impl<C: Clock> Router<C> {
         let deadline = Instant::now() + limit;
         self.common.shared.close(Gate::Stopping);
         self.wait_for_shards(deadline);
+        if self.disk.is_some() {
+            // The time to deliver is over: what is left goes to the disk.
+            self.common.shared.spill_rest();
+            self.wait_for_shards(Instant::now() + SPILL_LIMIT);
+        }
         self.common.shared.abort();
         self.wait_for_shards(Instant::now() + LEAVE_LIMIT);
+        let is_synced = self.disk.take().is_none_or(|disk| disk.finish(Instant::now() + SYNC_LIMIT));
         let mut lost_shards = Vec::new();
         for (index, shard) in self.shards.drain(..).enumerate() {
             // A thread that hangs in the client library is left behind; the process outlives it or ends with it.
@@ -209,7 +228,7 @@ impl<C: Clock> Router<C> {
             }
         }
         self.state = None;
-        Report { counts: self.counts(), stages: self.stages(), lost_shards }
+        Report { counts: self.counts(), stages: self.stages(), lost_shards, is_synced }
     }
 
     fn wait_for_shards(&self, deadline: Instant) {

@@ -54,6 +54,10 @@ pub struct Counts {
     pub dedup_evicted_early: u64,
     /// Dedup keys remembered now.
     pub dedup_keys: u64,
+    /// Settled by a record on disk that was their only copy.
+    pub spilled: u64,
+    /// Records that came back from the disk.
+    pub drained: u64,
 }
 
 /// The stages of a trigger's way, over all shards.
@@ -80,6 +84,8 @@ pub struct Report {
     pub stages: Stages,
     /// Shards whose thread did not end in time, or panicked; their counters may be off by what moved meanwhile.
     pub lost_shards: Vec<u16>,
+    /// Whether the disk thread made its last commit; true without one.
+    pub is_synced: bool,
 }
 
 impl Counts {
@@ -115,6 +121,12 @@ impl Counts {
             counts.delivered += page.delivered.get();
             counts.deduplicated += page.deduplicated.get();
             counts.failed += page.failed.get();
+            counts.recovered += page.recovered.get();
+            counts.dead_lettered += page.dead_lettered.get();
+            counts.corrupt += page.corrupt.get();
+            counts.in_spill += page.in_spill.get();
+            counts.spilled += page.spilled.get();
+            counts.drained += page.drained.get();
             counts.in_flight += page.in_flight.get();
             counts.late += page.late.get();
             counts.refused_batches += page.refused_batches.get();

@@ -63,7 +63,9 @@ fn turn_until_done<S: Sink, C: Clock>(shard: &mut Shard<S, C>, shared: &Shared, 
         }
         if shared.gate() != Gate::Open {
             let closed_at = *closed_at.get_or_insert(turn.began);
-            if shard.is_settled() && turn.began.since(closed_at) >= LINGER {
+            // What is settled and still at the sink is waited for as long as the broker acknowledges.
+            let is_done = shard.is_settled() && (shard.is_quiet() || shared.is_spilling_rest());
+            if is_done && turn.began.since(closed_at) >= LINGER {
                 return;
             }
         }

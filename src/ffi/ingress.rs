@@ -177,7 +177,7 @@ pub unsafe extern "C" fn fencepost_take_failed(
         why.say(failed.reason);
         let code = match failed.reason {
             FailedReason::Refused { code } => code,
-            FailedReason::TooLarge { .. } | FailedReason::WouldReorder => 0,
+            _ => 0,
         };
         // SAFETY: not null, and the caller's to be written.
         unsafe { out.write(FencepostFailed { seq: failed.seq.0, reason: failed.reason.into(), code }) };

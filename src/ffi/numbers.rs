@@ -42,6 +42,8 @@ pub enum FencepostStatus {
     InUse = 14,
     /// An argument has a value that it may not have.
     BadArgument = 15,
+    /// Not queued: its partition is diverted, and the disk has no room for its priority. Try again later.
+    ShedSpace = 16,
 }
 
 /// Which rule a rejected trigger breaks.
@@ -126,6 +128,14 @@ pub enum FencepostFailedReason {
     Refused = 2,
     /// Sending it would have put it behind a later trigger of its device.
     WouldReorder = 3,
+    /// Its partition was away, and the dead letters did not take it.
+    Diverted = 4,
+    /// Its fence is not on the list, and the dead letters did not take it.
+    UnknownFence = 5,
+    /// A record on disk that this version cannot read.
+    Unreadable = 6,
+    /// Its caller gave it to the dead letters, and they did not take it.
+    ByCaller = 7,
 }
 
 /// How important a line of the log is.
@@ -158,7 +168,7 @@ pub extern "C" fn fencepost_reason_name(reason: u32) -> *const c_char {
 
 impl FencepostStatus {
     /// Every status, by its number.
-    pub const ALL: [FencepostStatus; 16] = {
+    pub const ALL: [FencepostStatus; 17] = {
         use FencepostStatus::*;
         [
             Ok,
@@ -177,6 +187,7 @@ impl FencepostStatus {
             Internal,
             InUse,
             BadArgument,
+            ShedSpace,
         ]
     };
 
@@ -202,6 +213,7 @@ impl FencepostStatus {
             FencepostStatus::Internal => c"internal",
             FencepostStatus::InUse => c"in_use",
             FencepostStatus::BadArgument => c"bad_argument",
+            FencepostStatus::ShedSpace => c"shed_space",
         }
     }
 }
@@ -278,6 +290,7 @@ impl From<ShedWhy> for FencepostStatus {
         match why {
             ShedWhy::Queue => FencepostStatus::ShedQueue,
             ShedWhy::PartitionBlocked => FencepostStatus::ShedPartition,
+            ShedWhy::SpillNoSpace => FencepostStatus::ShedSpace,
             ShedWhy::SettleWindow => FencepostStatus::ShedWindow,
         }
     }
@@ -299,6 +312,10 @@ impl From<FailedReason> for FencepostFailedReason {
             FailedReason::TooLarge { .. } => FencepostFailedReason::TooLarge,
             FailedReason::Refused { .. } => FencepostFailedReason::Refused,
             FailedReason::WouldReorder => FencepostFailedReason::WouldReorder,
+            FailedReason::Diverted => FencepostFailedReason::Diverted,
+            FailedReason::UnknownFence => FencepostFailedReason::UnknownFence,
+            FailedReason::Unreadable => FencepostFailedReason::Unreadable,
+            FailedReason::ByCaller => FencepostFailedReason::ByCaller,
         }
     }
 }

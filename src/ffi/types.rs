@@ -133,6 +133,10 @@ pub struct FencepostCounts {
     pub dedup_evicted_early: u64,
     /// Keys remembered now.
     pub dedup_keys: u64,
+    /// Settled by a record on disk that was their only copy.
+    pub spilled: u64,
+    /// Records that came back from the disk.
+    pub drained: u64,
 }
 
 /// What a stopped router says. Later releases add fields at the end.
@@ -328,6 +332,8 @@ impl From<Counts> for FencepostCounts {
             client_errors,
             dedup_evicted_early,
             dedup_keys,
+            spilled,
+            drained,
         } = counts;
         FencepostCounts {
             accepted,
@@ -352,6 +358,8 @@ impl From<Counts> for FencepostCounts {
             client_errors,
             dedup_evicted_early,
             dedup_keys,
+            spilled,
+            drained,
         }
     }
 }

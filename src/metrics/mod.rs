@@ -7,7 +7,7 @@ mod histogram;
 mod pages;
 
 pub use histogram::{Histogram, Snapshot, Streak};
-pub use pages::{IngressPage, ShardPage};
+pub use pages::{IngressPage, ShardPage, SpillPage};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

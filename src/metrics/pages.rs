@@ -11,9 +11,31 @@ pub struct ShardPage {
     pub delivered: Counter,
     /// Settled: a repeat of a trigger that is settled itself.
     pub deduplicated: Counter,
+    /// Settled: durable as dead letters.
+    pub dead_lettered: Counter,
     /// Handed back by `take_failed`: nothing durable took them.
     pub failed: Counter,
-    /// Slots in use: waiting, at the broker, or repeats of such.
+    /// Found on disk at start.
+    pub recovered: Counter,
+    /// Settled in a record that the disk lost.
+    pub corrupt: Counter,
+    /// Settled on disk, with a fate to come.
+    pub in_spill: Counter,
+    /// Settled by a record on disk that is its only copy.
+    pub spilled: Counter,
+    /// Records that came back from the disk.
+    pub drained: Counter,
+    /// Of those, found in the topic by the start.
+    pub found_in_topic: Counter,
+    /// Of those, not readable by this version.
+    pub unreadable: Counter,
+    /// Times the disk refused what a partition wanted to write.
+    pub refused_spills: Counter,
+    /// Times a partition was diverted.
+    pub diversions: Counter,
+    /// Partitions that are diverted, or have something on disk.
+    pub diverted: Counter,
+    /// Taken and not settled: waiting, at the broker, on the way to the disk, or repeats of such.
     pub in_flight: Counter,
     /// Of those: not handed to the client library yet.
     pub waiting: Counter,
@@ -49,6 +71,27 @@ pub struct ShardPage {
     pub publish: Histogram,
     /// Accepted to acknowledged.
     pub settle: Histogram,
+}
+
+/// What the disk thread counts of the spill. Written by its thread alone.
+#[derive(Default)]
+pub struct SpillPage {
+    /// Commits that wrote something.
+    pub commits: Counter,
+    /// Syncs of a file.
+    pub syncs: Counter,
+    /// Records made durable for the first time.
+    pub records: Counter,
+    /// Records copied forward.
+    pub copied: Counter,
+    /// Writes or syncs that failed.
+    pub failed_writes: Counter,
+    /// Bytes of all files.
+    pub used_bytes: Counter,
+    /// Bytes of log that triggers which are not accepted yet may use.
+    pub left_bytes: Counter,
+    /// 1 while only the reserve is left.
+    pub no_space: Counter,
 }
 
 /// What one ingress counts. Written by its thread alone.

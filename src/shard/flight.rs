@@ -3,6 +3,7 @@
 //! A [`Line`] is one partition's triggers in submit order: some lent to the sink, then those that wait. It is a doubly
 //! linked list through the flights, so that settling one from the middle is four stores. A flight is one cache line.
 
+use super::shared::Shedding;
 use crate::breaker::Breaker;
 use crate::slab::SlotId;
 use crate::units::{Nanos, Seq, UnixMs};
@@ -24,9 +25,30 @@ pub enum Phase {
     Landed,
     /// A repeat, hanging on the slot of its original.
     Repeat,
+    /// On its way to the disk, behind its line.
+    Spilling,
+    /// On its way to the dead letters.
+    Dying,
+    /// In the log, while the disk still writes its copy.
+    Leaving,
     /// Failed; waits for room in the queue of what is handed back.
     Failing,
 }
+
+/// Whether a trigger in memory lies on disk as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Copy {
+    /// No.
+    No,
+    /// It is ordered, and the answer is due. The shard's list of sequences holds the order's epoch meanwhile.
+    Writing,
+    /// Yes, under the sequence in the shard's list.
+    Synced,
+}
+
+/// "No ingress": a trigger that came from the disk.
+pub const NO_RING: u16 = u16::MAX;
 
 /// One trigger on its way: 64 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +87,12 @@ pub struct Flight {
     pub went_down: bool,
     /// In this turn it landed, or may have: nobody knows.
     pub is_news: bool,
+    /// Whether it lies on disk as well.
+    pub copy: Copy,
+    /// Its ingress knows it as settled: its copy is durable, or it came from the disk.
+    pub is_settled: bool,
+    /// The dedup window does not know it under this slot.
+    pub is_bare: bool,
 }
 
 const _: () = assert!(size_of::<Flight>() == 64, "one flight per cache line");
@@ -88,6 +116,9 @@ impl Flight {
         is_suspect: false,
         went_down: false,
         is_news: false,
+        copy: Copy::No,
+        is_settled: false,
+        is_bare: false,
     };
 }
 
@@ -131,8 +162,10 @@ pub struct Line {
     pub came_back: bool,
     /// Whether it is on the list of lines that wait to send.
     pub listed: bool,
-    /// Whether `submit` sheds what is for this partition.
-    pub blocked: bool,
+    /// Whether what comes in goes to the disk, or to the dead letters, instead of this line.
+    pub is_diverted: bool,
+    /// What `submit` sheds of what is for this partition.
+    pub blocked: Shedding,
     /// Nothing is sent before this instant: the partition refused lately.
     pub not_before: Nanos,
     /// How long to wait after the next refusal.
@@ -145,6 +178,8 @@ pub struct Line {
     pub next_partition_seq: u64,
     /// The highest acknowledged offset; −1: none.
     pub last_acked: i64,
+    /// The one that was shown last.
+    pub shown_acked: i64,
 }
 
 /// The first pause after a partition refused something, doubled up to [`PAUSE_MAX`].
@@ -168,13 +203,15 @@ impl Line {
         mode: Mode::Flowing,
         came_back: false,
         listed: false,
-        blocked: false,
+        is_diverted: false,
+        blocked: Shedding::NOTHING,
         not_before: Nanos(0),
         pause: PAUSE_MIN,
         breaker: Breaker::CLOSED,
         last_refusal: 0,
         next_partition_seq: 1,
         last_acked: -1,
+        shown_acked: -1,
     };
 
     /// Puts a slot at the end.

@@ -3,8 +3,13 @@
 //!
 //! `turn` is the loop body, the one place where the rooms meet. `Core` is what it works on.
 
+mod copies;
+pub mod diversion;
+mod divert;
+mod drain;
 pub mod flight;
 pub mod idle;
+mod letters;
 mod outcome;
 pub mod settled;
 pub mod shared;
@@ -15,15 +20,20 @@ pub use turn::{REPORTS_BYTES, Turn};
 use crate::breaker::BreakerLimits;
 use crate::clock::Clock;
 use crate::dedup::{Window, WindowLimits};
-use crate::hlc::HlcClock;
+use crate::divert::{Found, Room, ShardEnd};
+use crate::hlc::{Hlc, HlcClock};
 use crate::metrics::{ShardPage, Streak};
 use crate::ring::RingReader;
 use crate::sink::{Report, Sink};
 use crate::slab::{Slab, SlabLimits, SlotId};
-use crate::units::{Nanos, PartitionId, ShardId};
+use crate::trigger::Key;
+use crate::units::{Nanos, PartitionId, ShardId, UnixMicros};
+use crate::wire::Frame;
+use diversion::Diversion;
 use flight::{Flight, Line};
+use foldhash::fast::FixedState;
 use settled::Outstanding;
-use shared::{Failed, FailedReason, Frontier, Shared};
+use shared::{Failed, FailedReason, Frontier, Gate, Shared, WarmBox};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -52,6 +62,12 @@ pub struct ShardLimits {
     pub settle_window: usize,
     /// When a partition's breaker opens, and for how long.
     pub breaker: BreakerLimits,
+    /// What happens to the triggers of a partition that does not take them.
+    pub policy: Policy,
+    /// Whether there is somewhere for dead letters.
+    pub has_letters: bool,
+    /// The hash of keys, the same one as the ingresses'.
+    pub hasher: FixedState,
     /// An acknowledgement later than this is counted as late.
     pub publish_timeout: Nanos,
     /// Whether a record carries the event's time instead of the time of acceptance.
@@ -60,6 +76,51 @@ pub struct ShardLimits {
     pub router_id: Box<str>,
     /// In each frame: which run of that router.
     pub incarnation: u64,
+}
+
+/// What happens to the triggers of a partition that does not take them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// They are spilled, and come back in order.
+    Spill,
+    /// They become dead letters.
+    DeadLetter,
+    /// Submits for it are shed; what was accepted waits.
+    Refuse,
+}
+
+/// The frames that a start found in the topic: asked for each record that was found on disk as well.
+pub trait InTopic: Send + Sync {
+    /// Whether this very frame, and not only one of its key, is in the partition.
+    fn holds(&self, partition: PartitionId, frame: &Frame<'_>) -> bool;
+}
+
+/// The disk, as a shard begins with it.
+pub struct Disk {
+    /// The way to it.
+    pub end: ShardEnd,
+    /// How much room it has; `None`: there is no spill, only dead letters.
+    pub room: Option<Arc<Room>>,
+    /// What was found on it, for each partition of the shard, in order.
+    pub found: Vec<Found>,
+}
+
+/// What a start learnt of the topic.
+pub struct Warm {
+    /// Hands over the keys that have settled, oldest first.
+    pub keys: Box<dyn FnOnce(&mut dyn FnMut(Key<'_>)) + Send>,
+    /// The frames of the topic, to be held against what was found on disk.
+    pub already: Option<Arc<dyn InTopic>>,
+    /// The highest stamp of the topic and the disk.
+    pub highest: Hlc,
+}
+
+impl Warm {
+    /// Nothing learnt.
+    #[must_use]
+    pub fn nothing() -> Warm {
+        Warm { keys: Box::new(|_| {}), already: None, highest: Hlc::ZERO }
+    }
 }
 
 impl ShardLimits {
@@ -123,6 +184,38 @@ struct Core<S: Sink> {
     /// Room for the reports of a turn.
     reports: Vec<Report>,
     lent: u32,
+    /// The way to the disk and back; `None`: there is none.
+    disk: Option<ShardEnd>,
+    room: Option<Arc<Room>>,
+    /// As the lines.
+    diversions: Box<[Diversion]>,
+    /// By slot: the sequence of its copy on disk, or the epoch of the order that is to make one.
+    sequences: Box<[u64]>,
+    /// Partitions that a turn looks after.
+    diverted: Vec<u32>,
+    /// Records that are done with out of their turn.
+    marks: VecDeque<(u32, u64)>,
+    /// Records of dead letters that are not durable yet.
+    held_back: Vec<(u32, u64)>,
+    /// Dead letters to be written, and from when on.
+    letters: VecDeque<(SlotId, Nanos)>,
+    /// Slots of dead letters under way.
+    dying: u64,
+    /// Slots of delivered triggers whose copy is still being written.
+    leaving: u64,
+    /// Slots in use whose triggers are settled.
+    settled_slots: u64,
+    /// Settled on disk, with a fate to come.
+    in_spill: u64,
+    /// Nothing is sent before the window has been filled from the topic.
+    is_cold: bool,
+    warm_box: Option<Arc<WarmBox>>,
+    is_spilling_rest: bool,
+    already: Option<Arc<dyn InTopic>>,
+    /// The wall clock at the start of the turn.
+    wall: UnixMicros,
+    /// Room for the words of an error.
+    words: String,
     /// When the breakers were looked at last.
     ticked: Nanos,
     /// Every partition is blocked, since the slots run out.
@@ -185,6 +278,24 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             group_devices: HashSet::new(),
             reports: Vec::with_capacity(turn::REPORTS + turn::BATCH),
             lent: 0,
+            disk: None,
+            room: None,
+            diversions: vec![Diversion::NONE; owned as usize].into_boxed_slice(),
+            sequences: vec![0; limits.slab.slots].into_boxed_slice(),
+            diverted: Vec::with_capacity(owned as usize),
+            marks: VecDeque::with_capacity(1_024),
+            held_back: Vec::new(),
+            letters: VecDeque::with_capacity(1_024),
+            dying: 0,
+            leaving: 0,
+            settled_slots: 0,
+            in_spill: 0,
+            is_cold: false,
+            warm_box: None,
+            is_spilling_rest: false,
+            already: None,
+            wall: UnixMicros(0),
+            words: String::with_capacity(512),
             ticked: Nanos(0),
             is_full: false,
             slab,
@@ -206,12 +317,67 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         &self.clock
     }
 
-    /// Whether nothing waits in its rings, its lines or at the sink. What failed and is not taken back yet does not
-    /// count: no time brings it further.
+    /// Gives the shard its disk, before the first turn. What lies there waits for its partition, and what comes in for
+    /// such a partition goes behind it.
+    ///
+    /// # Panics
+    /// If there are not as many partitions found as the shard has.
+    pub fn set_disk(&mut self, disk: Disk) {
+        let core = &mut self.core;
+        assert_eq!(disk.found.len(), core.lines.len(), "one for each partition");
+        for (index, found) in disk.found.into_iter().enumerate() {
+            let diversion = Diversion::with(found);
+            core.in_spill += diversion.parked - diversion.known_lost;
+            core.page.recovered.add(diversion.parked);
+            core.page.corrupt.add(diversion.known_lost);
+            core.diversions[index] = diversion;
+            if diversion.parked > 0 {
+                core.lines[index].is_diverted = true;
+                core.diversions[index].listed = true;
+                core.diverted.push(index as u32);
+            }
+        }
+        core.page.in_spill.set(core.in_spill);
+        (core.disk, core.room) = (Some(disk.end), disk.room);
+    }
+
+    /// The broker is not reachable: nothing is sent until something lies in the box. With the policy `spill`, everything is
+    /// spilled meanwhile.
+    pub fn set_cold(&mut self, warm: Arc<WarmBox>) {
+        let core = &mut self.core;
+        (core.is_cold, core.warm_box) = (true, Some(warm));
+        for index in 0..core.lines.len() as u32 {
+            if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
+                core.divert(index);
+            }
+        }
+    }
+
+    /// Fills the dedup window with what the topic holds. From then on records are sent.
+    pub fn warm_up(&mut self, warm: Warm) {
+        let now = self.clock.mono();
+        self.core.warm_up(warm, now);
+    }
+
+    /// Whether nothing waits in its rings, and everything it took is settled. What failed and is not taken back yet does
+    /// not count: no time brings it further.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let in_use = self.core.slab.slots() - self.core.slab.free_slots();
-        in_use == self.core.failing() && self.rings.iter().all(|ring| ring.is_empty())
+        let in_use = (self.core.slab.slots() - self.core.slab.free_slots()) as u64;
+        in_use - self.core.settled_slots == self.core.failing() as u64 && self.rings.iter().all(|ring| ring.is_empty())
+    }
+
+    /// Whether nothing is at the sink whose outcome could still come: what is at a sink that does not acknowledge has its
+    /// copy on disk.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.core.lines.iter().all(|line| line.lent == 0 || !line.breaker.is_closed())
+    }
+
+    /// Settled triggers on disk whose fate is to come.
+    #[must_use]
+    pub fn in_spill(&self) -> u64 {
+        self.core.in_spill
     }
 
     /// The highest acknowledged offset of each of its partitions that has one.
@@ -222,6 +388,20 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             .map(|(index, line)| (self.core.partition(index as u32), line.last_acked))
     }
 
+    /// Its partitions that have something to do, in words: for a simulator or a test that is stuck.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for (index, (line, diversion)) in self.core.lines.iter().zip(&self.core.diversions).enumerate() {
+            if line.held > 0 || !diversion.is_quiet() {
+                let written = write!(text, "partition {}: {line:?} {diversion:?}\n", self.core.partition(index as u32));
+                debug_assert!(written.is_ok(), "a string takes all text");
+            }
+        }
+        text
+    }
+
     /// Checks what must hold between two turns.
     ///
     /// # Panics
@@ -229,13 +409,21 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     pub fn check(&self) {
         let (core, page) = (&self.core, &self.core.page);
         let held: u32 = core.lines.iter().map(|line| line.held).sum();
-        let in_flight = (core.slab.slots() - core.slab.free_slots()) as u64;
-        assert_eq!(u64::from(held) + core.failing() as u64, in_flight, "every slot in use is in a line or failing");
+        let in_use = (core.slab.slots() - core.slab.free_slots()) as u64;
+        let elsewhere = core.failing() as u64 + core.dying + core.leaving;
+        assert_eq!(u64::from(held) + elsewhere, in_use, "every slot in use is in a line, dying, leaving or failing");
+        let settled = page.delivered.get()
+            + page.deduplicated.get()
+            + page.dead_lettered.get()
+            + page.failed.get()
+            + page.corrupt.get();
         assert_eq!(
-            page.taken.get(),
-            page.delivered.get() + page.deduplicated.get() + page.failed.get() + in_flight,
-            "taken = delivered + deduplicated + failed + in flight"
+            page.taken.get() + page.recovered.get(),
+            settled + core.in_spill + (in_use - core.settled_slots),
+            "taken + recovered = delivered + deduplicated + dead lettered + failed + corrupt + in spill + in flight"
         );
+        let settled = core.flights.iter().filter(|flight| flight.phase != flight::Phase::Free && flight.is_settled);
+        assert_eq!(settled.count() as u64, core.settled_slots, "slots whose triggers are settled");
         assert_eq!(core.lines.iter().map(|line| line.lent).sum::<u32>(), core.lent);
         assert_eq!(core.slab.lent(), core.lent as usize);
     }
@@ -244,6 +432,22 @@ impl<S: Sink, C: Clock> Shard<S, C> {
 impl<S: Sink> Core<S> {
     fn failing(&self) -> usize {
         self.accounts.iter().map(|account| account.failing.len()).sum()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.gate() != Gate::Open
+    }
+
+    fn warm_up(&mut self, warm: Warm, now: Nanos) {
+        (warm.keys)(&mut |key| self.dedup.restore(key, key.hash_with(&self.limits.hasher), now));
+        if let Err(error) = self.hlc.observe(warm.highest) {
+            log::error!("the stamp of what was found at start is not followed: {error}");
+        }
+        self.already = warm.already;
+        (self.is_cold, self.warm_box) = (false, None);
+        for index in 0..self.lines.len() as u32 {
+            self.keep_sending(index);
+        }
     }
 
     fn partition(&self, line: u32) -> PartitionId {

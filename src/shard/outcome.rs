@@ -7,8 +7,8 @@
 //! too (a lost permission, a policy), nothing fails: all go out again, in order.
 
 use super::Core;
-use super::flight::{Flight, Mode, NONE, PAUSE_MIN, Phase};
-use super::shared::{Failed, FailedReason};
+use super::flight::{Copy, Flight, Mode, NO_RING, NONE, PAUSE_MIN, Phase};
+use super::shared::FailedReason;
 use crate::sink::{Fault, Outcome, Persisted, Report, Sink};
 use crate::slab::SlotId;
 use crate::units::Nanos;
@@ -19,7 +19,7 @@ impl<S: Sink> Core<S> {
     pub(super) fn settle_report(&mut self, report: Report, now: Nanos) {
         let slot = report.slot;
         self.slab.take_back(slot);
-        let Flight { line: index, sent, accepted, prev, phase, .. } = self.flights[slot.0 as usize];
+        let Flight { line: index, sent, accepted, prev, phase, ring, .. } = self.flights[slot.0 as usize];
         debug_assert_eq!(phase, Phase::Lent);
         let line = &mut self.lines[index as usize];
         line.lent -= 1;
@@ -35,7 +35,9 @@ impl<S: Sink> Core<S> {
                 let has_closed = line.breaker.acked(now);
                 let took = now.since(sent);
                 self.streaks.publish.record(took, &self.page.publish);
-                self.streaks.settle.record(now.since(accepted), &self.page.settle);
+                if ring != NO_RING {
+                    self.streaks.settle.record(now.since(accepted), &self.page.settle);
+                }
                 if took > self.limits.publish_timeout {
                     self.page.late.add(1);
                 }
@@ -63,19 +65,15 @@ impl<S: Sink> Core<S> {
     fn deliver(&mut self, slot: SlotId) {
         self.dedup.commit(slot.0);
         self.page.delivered.add(1);
-        let Flight { seq, ring, line, mut repeats, .. } = self.flights[slot.0 as usize];
+        let Flight { line, mut repeats, .. } = self.flights[slot.0 as usize];
         self.take_out(slot);
-        self.accounts[ring as usize].outstanding.settle(seq.0);
-        self.release_slot(slot);
+        self.conclude(slot);
         while repeats != NONE {
-            let Flight { seq, ring, next, .. } = self.flights[repeats as usize];
-            self.page.deduplicated.add(1);
-            self.lines[line as usize].held -= 1;
-            self.accounts[ring as usize].outstanding.settle(seq.0);
-            self.release_slot(SlotId(repeats));
+            let next = self.flights[repeats as usize].next;
+            self.conclude_repeat(SlotId(repeats));
             repeats = next;
         }
-        if self.lines[line as usize].blocked {
+        if self.lines[line as usize].blocked.is_any() {
             self.judge_fill(line);
         }
     }
@@ -92,7 +90,7 @@ impl<S: Sink> Core<S> {
             // Alone in its batch and refused for itself, or named by the broker: poison. That says nothing of the
             // partition.
             Fault::Frame(code) if report.batch == 1 && persisted == Persisted::No => {
-                self.fail(slot, FailedReason::Refused { code });
+                self.give_up(slot, FailedReason::Refused { code });
                 self.keep_sending(index);
                 return;
             }
@@ -188,7 +186,7 @@ impl<S: Sink> Core<S> {
                 }
                 if may_be_behind && self.is_behind(SlotId(at)) {
                     self.page.would_reorder.add(1);
-                    self.fail(SlotId(at), FailedReason::WouldReorder);
+                    self.give_up(SlotId(at), FailedReason::WouldReorder);
                 }
                 at = flight.prev;
             }
@@ -259,47 +257,12 @@ impl<S: Sink> Core<S> {
         }
     }
 
-    /// Nothing durable takes it: gives it, and its repeats, back to where they came from.
-    pub(super) fn fail(&mut self, slot: SlotId, reason: FailedReason) {
-        self.dedup.release(slot.0);
-        let Flight { line, repeats, .. } = self.flights[slot.0 as usize];
-        self.take_out(slot);
-        self.start_failing(slot, reason);
-        let mut repeat = repeats;
-        while repeat != NONE {
-            let next = self.flights[repeat as usize].next;
-            self.lines[line as usize].held -= 1;
-            self.start_failing(SlotId(repeat), reason);
-            repeat = next;
+    pub(super) fn take_out(&mut self, slot: SlotId) {
+        let Flight { line, is_suspect, next, .. } = self.flights[slot.0 as usize];
+        let diversion = &mut self.diversions[line as usize];
+        if diversion.shadow_at == slot.0 {
+            diversion.shadow_at = next;
         }
-        self.judge_fill(line);
-    }
-
-    fn start_failing(&mut self, slot: SlotId, reason: FailedReason) {
-        let flight = &mut self.flights[slot.0 as usize];
-        flight.phase = Phase::Failing;
-        self.accounts[flight.ring as usize].failing.push_back((slot, reason));
-    }
-
-    /// Hands back what failed, as far as each ingress's queue has room.
-    pub(super) fn hand_back_failed(&mut self) {
-        for ring in 0..self.accounts.len() {
-            while let Some(&(slot, reason)) = self.accounts[ring].failing.front() {
-                let seq = self.flights[slot.0 as usize].seq;
-                let account = &mut self.accounts[ring];
-                if account.failed.push(Failed { seq, reason }).is_err() {
-                    break;
-                }
-                account.failing.pop_front();
-                account.outstanding.settle(seq.0);
-                self.page.failed.add(1);
-                self.release_slot(slot);
-            }
-        }
-    }
-
-    fn take_out(&mut self, slot: SlotId) {
-        let Flight { line, is_suspect, .. } = self.flights[slot.0 as usize];
         let line = &mut self.lines[line as usize];
         line.unlink(&mut self.flights, slot);
         line.frame_bytes -= self.slab.frame_len(slot) as u64;
@@ -308,8 +271,11 @@ impl<S: Sink> Core<S> {
         }
     }
 
-    fn release_slot(&mut self, slot: SlotId) {
-        self.flights[slot.0 as usize].phase = Phase::Free;
+    pub(super) fn release_slot(&mut self, slot: SlotId) {
+        let flight = &mut self.flights[slot.0 as usize];
+        self.settled_slots -= u64::from(flight.is_settled);
+        self.leaving -= u64::from(flight.phase == Phase::Leaving);
+        (flight.phase, flight.copy, flight.is_settled) = (Phase::Free, Copy::No, false);
         self.slab.free(slot);
     }
 }

@@ -1,9 +1,12 @@
 //! What a shard and the ingresses tell one another while running. Each word has one writer.
 
+use super::Warm;
+use crate::divert::Level;
+use crate::trigger::Priority;
 use crate::units::{PartitionId, Seq};
 use crossbeam::utils::CachePadded;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// Why a trigger that nothing durable would take was handed back.
@@ -26,6 +29,90 @@ pub enum FailedReason {
     /// Its batch was refused, and a later trigger of the device had been handed over: sending it now would reorder.
     #[error("its batch was refused and a later trigger of its device is already on the way: sending it would reorder")]
     WouldReorder,
+    /// Its partition does not take anything, and the policy is `dead-letter`.
+    #[error("its partition was away (divert.policy = \"dead-letter\")")]
+    Diverted,
+    /// Its fence is not in the list of `validate.fences`.
+    #[error("its fence is not in the list of known ones (validate.fences)")]
+    UnknownFence,
+    /// A record on disk that this version cannot read.
+    #[error("a record on disk holds no frame of this version")]
+    Unreadable,
+    /// The caller wanted it there ([`crate::Ingress::dead_letter`]).
+    #[error("its caller gave it to the dead letters")]
+    ByCaller,
+}
+
+impl FailedReason {
+    /// As one number, for a flight that is on its way to the dead letters.
+    pub(super) fn pack(self) -> u64 {
+        let (kind, first, second) = match self {
+            FailedReason::TooLarge { size, limit } => (0, size & 0x3fff_ffff, limit & 0x3fff_ffff),
+            FailedReason::Refused { code } => (1, 0, code.cast_unsigned()),
+            FailedReason::WouldReorder => (2, 0, 0),
+            FailedReason::Diverted => (3, 0, 0),
+            FailedReason::UnknownFence => (4, 0, 0),
+            FailedReason::Unreadable => (5, 0, 0),
+            FailedReason::ByCaller => (6, 0, 0),
+        };
+        // Three bits of kind, 29 of size, 32 of the rest: a record is below 512 MiB.
+        kind << 61 | u64::from(first & 0x1fff_ffff) << 32 | u64::from(second)
+    }
+
+    /// The reverse of [`FailedReason::pack`].
+    pub(super) fn unpack(packed: u64) -> FailedReason {
+        let (size, rest) = ((packed >> 32) as u32 & 0x1fff_ffff, packed as u32);
+        match packed >> 61 {
+            0 => FailedReason::TooLarge { size, limit: rest },
+            1 => FailedReason::Refused { code: rest.cast_signed() },
+            2 => FailedReason::WouldReorder,
+            3 => FailedReason::Diverted,
+            4 => FailedReason::UnknownFence,
+            5 => FailedReason::Unreadable,
+            _ => FailedReason::ByCaller,
+        }
+    }
+}
+
+/// What is shed of one partition's triggers, and why: one byte for `submit` to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shedding(u8);
+
+impl Shedding {
+    /// Nothing is shed.
+    pub const NOTHING: Shedding = Shedding(0);
+    /// Everything is: its window is full or its breaker open.
+    pub const ALL: Shedding = Shedding(Level::Nothing as u8);
+    const FOR_SPACE: u8 = 0x10;
+
+    /// What the disk has no room for.
+    #[must_use]
+    pub fn for_space(level: Level) -> Shedding {
+        if level == Level::All { Shedding::NOTHING } else { Shedding(level as u8 | Shedding::FOR_SPACE) }
+    }
+
+    /// Whether a trigger of this priority is shed.
+    #[must_use]
+    pub fn sheds(self, priority: Priority) -> bool {
+        let level = Level::of(self.0 & !Shedding::FOR_SPACE);
+        match priority {
+            Priority::Low => level >= Level::NoLow,
+            Priority::Normal => level >= Level::OnlyHigh,
+            Priority::High => level >= Level::Nothing,
+        }
+    }
+
+    /// Whether it is for want of space on the disk.
+    #[must_use]
+    pub fn is_for_space(self) -> bool {
+        self.0 & Shedding::FOR_SPACE != 0
+    }
+
+    /// Whether anything is shed.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        self.0 != 0
+    }
 }
 
 /// A trigger that is given back to the ingress it came from.
@@ -54,7 +141,11 @@ pub struct Shared {
     gate: AtomicU8,
     /// Shards leave once this is set, even with triggers in flight.
     abort: AtomicBool,
-    blocked: Box<[AtomicBool]>,
+    /// Shards write to the disk what is not settled, and leave.
+    spill_rest: AtomicBool,
+    blocked: Box<[AtomicU8]>,
+    /// By partition: the highest acknowledged offset; −1: none.
+    acked: Box<[AtomicI64]>,
     record_bytes_max: AtomicUsize,
 }
 
@@ -65,7 +156,9 @@ impl Shared {
         Shared {
             gate: AtomicU8::new(Gate::Open as u8),
             abort: AtomicBool::new(false),
-            blocked: (0..partitions).map(|_| AtomicBool::new(false)).collect(),
+            spill_rest: AtomicBool::new(false),
+            blocked: (0..partitions).map(|_| AtomicU8::new(0)).collect(),
+            acked: (0..partitions).map(|_| AtomicI64::new(-1)).collect(),
             record_bytes_max: AtomicUsize::new(usize::MAX),
         }
     }
@@ -97,22 +190,46 @@ impl Shared {
         self.abort.load(Ordering::Acquire)
     }
 
-    /// Whether `submit` sheds what is for this partition. `Relaxed`: a submit may see it a moment late, which the slots
+    /// The time to deliver is over: shards spill what is left. `Release`, partner: the `Acquire` in
+    /// [`Shared::is_spilling_rest`].
+    pub fn spill_rest(&self) {
+        self.spill_rest.store(true, Ordering::Release);
+    }
+
+    /// Whether shards spill what is left.
+    #[must_use]
+    pub fn is_spilling_rest(&self) -> bool {
+        self.spill_rest.load(Ordering::Acquire)
+    }
+
+    /// What `submit` sheds of what is for this partition. `Relaxed`: a submit may see it a moment late, which the slots
     /// in reserve (`inflight.waiting`) absorb; no other memory hangs on it.
     #[must_use]
-    pub fn is_blocked(&self, partition: PartitionId) -> bool {
-        self.blocked[partition.0 as usize].load(Ordering::Relaxed)
+    pub fn shedding(&self, partition: PartitionId) -> Shedding {
+        Shedding(self.blocked[partition.0 as usize].load(Ordering::Relaxed))
     }
 
-    /// Said by the partition's shard alone. `Relaxed`, see [`Shared::is_blocked`].
-    pub fn set_blocked(&self, partition: PartitionId, is_blocked: bool) {
-        self.blocked[partition.0 as usize].store(is_blocked, Ordering::Relaxed);
+    /// Said by the partition's shard alone. `Relaxed`, see [`Shared::shedding`].
+    pub fn set_shedding(&self, partition: PartitionId, shedding: Shedding) {
+        self.blocked[partition.0 as usize].store(shedding.0, Ordering::Relaxed);
     }
 
-    /// How many partitions are blocked.
+    /// For how many partitions something is shed.
     #[must_use]
     pub fn blocked_count(&self) -> usize {
-        self.blocked.iter().filter(|blocked| blocked.load(Ordering::Relaxed)).count()
+        self.blocked.iter().filter(|blocked| blocked.load(Ordering::Relaxed) != 0).count()
+    }
+
+    /// The highest acknowledged offset of a partition. `Relaxed`: it is kept for a later start, which begins to read a
+    /// dedup ttl before it.
+    #[must_use]
+    pub fn acked(&self, partition: PartitionId) -> Option<i64> {
+        Some(self.acked[partition.0 as usize].load(Ordering::Relaxed)).filter(|offset| *offset >= 0)
+    }
+
+    /// Said by the partition's shard alone. `Relaxed`, see [`Shared::acked`].
+    pub fn set_acked(&self, partition: PartitionId, offset: i64) {
+        self.acked[partition.0 as usize].store(offset, Ordering::Relaxed);
     }
 
     /// The largest record the topic takes, in bytes. `Relaxed`: one number, checked again by the shard.
@@ -124,6 +241,30 @@ impl Shared {
     /// Learnt from the topic. `Relaxed`, see [`Shared::record_bytes_max`].
     pub fn set_record_bytes_max(&self, bytes: usize) {
         self.record_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where a shard that started cold finds what was learnt of the topic.
+#[derive(Default)]
+pub struct WarmBox {
+    is_full: AtomicBool,
+    content: Mutex<Option<Warm>>,
+}
+
+impl WarmBox {
+    /// Said once, by whoever read the topic.
+    pub fn put(&self, warm: Warm) {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(warm);
+        // Release, partner: the Acquire in `take`.
+        self.is_full.store(true, Ordering::Release);
+    }
+
+    /// What is there. Costs one load while there is nothing.
+    pub fn take(&self) -> Option<Warm> {
+        if !self.is_full.load(Ordering::Acquire) {
+            return None;
+        }
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The turn: reports in, what waits out, triggers in and out, news out. It never waits and never stops for one partition.
 
 use super::flight::{Flight, Mode, NONE, Phase};
-use super::shared::FailedReason;
-use super::{Core, Shard};
+use super::shared::{FailedReason, Shedding};
+use super::{Core, Policy, Shard};
 use crate::breaker::{Permit, State};
 use crate::clock::Clock;
 use crate::dedup::Seen;
@@ -48,11 +48,14 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     /// One turn. Reads the clock once.
     pub fn turn(&mut self) -> Turn {
         let now = self.clock.now();
-        let reports = self.core.collect(now.mono);
+        self.core.wall = now.wall;
+        let reports = self.core.collect(now.mono) + self.core.hear_disk(now);
         self.core.tick_breakers(now.mono);
         // Before the rings: a partition that waits for a place has it before triggers that are only coming in.
         self.core.send_waiting(now.mono);
         let taken = self.take(now);
+        self.core.tend_diversions(now);
+        self.core.write_letters(now.mono);
         self.core.show();
         if taken + reports > 0 {
             self.core.page.busy_turns.add(1);
@@ -162,15 +165,21 @@ impl<S: Sink> Core<S> {
         };
         self.accounts[ring].outstanding.open(incoming.seq.0);
         let line = &mut self.lines[index as usize];
-        line.push(&mut self.flights, slot);
         line.frame_bytes += frame_len as u64;
         let size = frame_len + incoming.device_id.len() + RECORD_OVERHEAD;
         let limit = self.shared.record_bytes_max();
         if size > limit {
-            self.fail(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
+            line.push(&mut self.flights, slot);
+            self.give_up(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
             return Take::Taken;
         }
         line.next_partition_seq += 1;
+        if line.is_diverted {
+            self.divert_one(index, slot);
+            self.judge_fill(index);
+            return Take::Taken;
+        }
+        line.push(&mut self.flights, slot);
         let is_next = line.unsent == NONE && line.mode == Mode::Flowing;
         if is_next {
             line.unsent = slot.0;
@@ -189,6 +198,11 @@ impl<S: Sink> Core<S> {
 
     /// A repeat of a trigger that is not settled yet settles when, and as, that one does.
     fn hang_on(&mut self, ring: usize, incoming: &Incoming<'_>, original: SlotId) -> Take {
+        if self.flights[original.0 as usize].is_settled {
+            self.page.deduplicated.add(1);
+            self.accounts[ring].outstanding.pass(incoming.seq.0);
+            return Take::Taken;
+        }
         let Some(slot) = self.slab.take(0) else {
             self.page.stalled_turns.add(1);
             return Take::Leave;
@@ -259,7 +273,7 @@ impl<S: Sink> Core<S> {
         match busy {
             Busy::QueueFull | Busy::NotReady | Busy::Fault(Fault::Neighbour | Fault::Purged) => false,
             Busy::Fault(Fault::Frame(code)) => {
-                self.fail(slot, FailedReason::Refused { code });
+                self.give_up(slot, FailedReason::Refused { code });
                 true
             }
             Busy::Fault(Fault::Partition(code)) => {
@@ -301,7 +315,8 @@ impl<S: Sink> Core<S> {
             (Mode::Careful, Permit::Flow) => line.group,
             (Mode::Flowing, Permit::Flow) => self.limits.inflight_partition,
         };
-        line.unsent != NONE && line.lent < window && self.lent < self.limits.inflight_total && now >= line.not_before
+        let has_window = line.lent < window && self.lent < self.limits.inflight_total;
+        line.unsent != NONE && has_window && now >= line.not_before && !self.is_cold
     }
 
     /// Gives each line that waits its chance, once.
@@ -327,12 +342,26 @@ impl<S: Sink> Core<S> {
             return;
         }
         self.ticked = now;
+        if self.is_cold
+            && let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take())
+        {
+            self.warm_up(warm, now);
+        }
         for index in 0..self.lines.len() as u32 {
+            let line = &mut self.lines[index as usize];
+            if line.last_acked != line.shown_acked {
+                line.shown_acked = line.last_acked;
+                let acked = line.last_acked;
+                self.shared.set_acked(self.partition(index), acked);
+            }
             let line = &mut self.lines[index as usize];
             let was_closed = line.breaker.is_closed();
             let waits_for_broker = line.lent > 0 || line.mode == Mode::Careful;
             if line.breaker.tick(now, waits_for_broker.into(), &self.limits.breaker) {
                 self.breaker_changed(index, was_closed);
+            } else if self.lines[index as usize].is_diverted {
+                // The room on the disk may have changed.
+                self.judge_fill(index);
             }
         }
     }
@@ -349,45 +378,84 @@ impl<S: Sink> Core<S> {
                     0 => String::new(),
                     code => format!(" (refused last with {})", self.sink.explain(code)),
                 };
-                log::warn!("partition {partition}: breaker open, cause {cause:?}{refusal}; submits for it are shed");
+                let meaning = match (self.limits.policy, self.can_divert()) {
+                    (Policy::Spill, true) => "its triggers are spilled",
+                    (Policy::DeadLetter, true) => "its triggers go to the dead letters",
+                    _ => "submits for it are shed",
+                };
+                log::warn!("partition {partition}: breaker open, cause {cause:?}{refusal}; {meaning}");
             }
             State::Open(_) | State::HalfOpen(_) => log::debug!("partition {partition}: breaker {state:?}"),
-            State::Closed => log::warn!("partition {partition}: breaker closed, submits for it are taken again"),
+            State::Closed => log::warn!("partition {partition}: breaker closed"),
         }
         self.judge_fill(index);
         self.keep_sending(index);
     }
 
-    /// Says whether submits for the partition are to be shed.
+    /// Says what is to become of what comes in for the partition: into its line, diverted, or shed.
     pub(super) fn judge_fill(&mut self, index: u32) {
         let window = self.limits.inflight_partition;
-        let line = &mut self.lines[index as usize];
-        let bytes = self.limits.line_bytes();
+        let (line, bytes) = (&self.lines[index as usize], self.limits.line_bytes());
         let (held, frame_bytes) = (line.held, line.frame_bytes);
-        let is_full = match line.blocked {
+        // What was full stays so until an eighth is free.
+        let is_full = match line.blocked.is_any() {
             true => held > window / 8 * 7 || frame_bytes > bytes / 8 * 7,
             false => held >= window || frame_bytes >= bytes,
         };
-        let is_blocked = is_full || !line.breaker.is_closed();
-        if is_blocked != line.blocked {
-            line.blocked = is_blocked;
+        let is_away = is_full || !line.breaker.is_closed();
+        if is_away && !line.is_diverted && self.can_divert() {
+            self.divert(index);
+        }
+        let partition = self.partition(index);
+        let (line, diversion) = (&mut self.lines[index as usize], &self.diversions[index as usize]);
+        let shedding = match (line.is_diverted, &self.room) {
+            (false, _) if is_away => Shedding::ALL,
+            (false, _) => Shedding::NOTHING,
+            // The disk does not keep up: what waits for it is bounded by the slots of the shard.
+            (true, _) if diversion.spilling >= window || self.dying as usize > self.limits.slab.slots / 4 => {
+                Shedding::ALL
+            }
+            (true, Some(room)) if !diversion.to_letters => Shedding::for_space(room.level(partition.0)),
+            (true, _) => Shedding::NOTHING,
+        };
+        if shedding != line.blocked {
+            line.blocked = shedding;
             if !self.is_full {
-                let partition = self.partition(index);
-                self.shared.set_blocked(partition, is_blocked);
+                self.shared.set_shedding(partition, shedding);
             }
         }
     }
 
-    /// When slots or frame bytes run out for all partitions together, submits are shed for all of them.
+    /// Whether what a partition does not take has somewhere else to go.
+    fn can_divert(&self) -> bool {
+        match self.limits.policy {
+            Policy::Spill => self.room.is_some(),
+            Policy::DeadLetter => self.has_letters(),
+            Policy::Refuse => false,
+        }
+    }
+
+    /// When slots or frame bytes run out for all partitions together, what waits is diverted, and then submits are shed
+    /// for all of them.
     fn judge_room(&mut self) {
+        let (slots, pages) = (self.slab.slots(), self.slab.pages());
+        let (free_slots, free_pages) = (self.slab.free_slots(), self.slab.free_pages());
+        if self.can_divert() && (free_slots < slots / 4 || free_pages < pages / 4) {
+            for index in 0..self.lines.len() as u32 {
+                let line = &self.lines[index as usize];
+                if !line.is_diverted && line.unsent != NONE {
+                    self.divert(index);
+                    self.judge_fill(index);
+                }
+            }
+        }
         let share = if self.is_full { 8 } else { 16 };
-        let is_full = self.slab.free_slots() < self.slab.slots() / share
-            || self.slab.free_pages() < (self.slab.pages() / share).max(1);
+        let is_full = free_slots < slots / share || free_pages < (pages / share).max(1);
         if is_full != self.is_full {
             self.is_full = is_full;
             for index in 0..self.lines.len() as u32 {
-                let is_blocked = is_full || self.lines[index as usize].blocked;
-                self.shared.set_blocked(self.partition(index), is_blocked);
+                let shedding = if is_full { Shedding::ALL } else { self.lines[index as usize].blocked };
+                self.shared.set_shedding(self.partition(index), shedding);
             }
         }
     }
@@ -425,9 +493,11 @@ impl<S: Sink> Core<S> {
         self.streaks.queue.end(&page.queue);
         self.streaks.publish.end(&page.publish);
         self.streaks.settle.end(&page.settle);
-        let in_flight = (self.slab.slots() - self.slab.free_slots()) as u64;
-        page.in_flight.set(in_flight);
-        page.waiting.set(in_flight - u64::from(self.lent));
+        let in_use = (self.slab.slots() - self.slab.free_slots()) as u64;
+        page.in_flight.set(in_use - self.settled_slots);
+        page.waiting.set(in_use - u64::from(self.lent));
+        page.in_spill.set(self.in_spill);
+        page.diverted.set(self.diverted.len() as u64);
         page.dedup_keys.set(self.dedup.len() as u64);
         page.dedup_evicted_early.set(self.dedup.evicted_early());
         page.client_errors.set(self.sink.errors());

@@ -22,6 +22,7 @@ pub mod faulty;
 pub mod format;
 mod limits;
 mod line;
+mod outside;
 mod read;
 mod scan;
 mod survey;
@@ -31,7 +32,8 @@ mod tests;
 pub use commit::{CommitError, CommitWhy, Committed};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use format::Kind;
-pub use limits::{LimitError, MARKS_A_COMMIT, SpillLimits};
+pub use limits::{LimitError, MARKS_A_COMMIT, PARTITIONS, RECORD_BYTES, SEGMENT_BYTES_MAX, SpillLimits};
+pub use outside::read_all;
 pub use read::{Budget, ReadDone};
 pub use survey::{LOST_NAMED, Lost, Recovery, SurveyError};
 
@@ -617,6 +619,15 @@ impl<D: Disk> Spill<D> {
             records: lane.line.records(),
             bytes: lane.line.bytes(),
         }
+    }
+
+    /// Records of a partition that are marked: done with, though not all before them are.
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    #[must_use]
+    pub fn marked(&self, partition: PartitionId) -> u64 {
+        self.lanes[partition.0 as usize].marks.into()
     }
 
     /// Committed records of all partitions that are neither done with nor lost.

@@ -31,6 +31,8 @@ pub struct ReadDone {
     pub next: u64,
     /// Records handed over.
     pub records: usize,
+    /// Records left out, since they are marked.
+    pub marked: usize,
     /// Whether there may be more that is committed.
     pub more: bool,
 }
@@ -66,7 +68,7 @@ impl<D: Disk> Spill<D> {
         mut each: impl FnMut(Stored<'_>),
     ) -> ReadDone {
         let lane = &self.lanes[partition.0 as usize];
-        let mut done = ReadDone { next: from.max(lane.released + 1), records: 0, more: true };
+        let mut done = ReadDone { next: from.max(lane.released + 1), records: 0, marked: 0, more: true };
         let (mut bytes, mut scanned) = (0, budget.scanned);
         while done.records < budget.records && bytes < budget.bytes {
             match self.seek(partition.0, done.next, &mut scanned) {
@@ -74,6 +76,7 @@ impl<D: Disk> Spill<D> {
                     done.next = header.sequence + 1;
                     let marks = self.lanes[partition.0 as usize].marks;
                     if marks > 0 && self.marks.contains(&(partition.0, header.sequence)) {
+                        done.marked += 1;
                         continue;
                     }
                     bytes += header.length as usize;
@@ -88,6 +91,23 @@ impl<D: Disk> Spill<D> {
             }
         }
         done
+    }
+
+    /// Hands over the newest committed record of a partition, marked or not, if it can be read: one look at its place.
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    pub fn read_newest(&mut self, partition: PartitionId, each: impl FnOnce(Stored<'_>)) {
+        let Some(run) = self.lanes[partition.0 as usize].line.runs().back().copied() else { return };
+        let segment = self.slots[run.slot as usize].as_ref().expect("a run lies in a segment that is there");
+        let ours = |header: &Header| (header.partition, header.sequence) == (partition.0, run.last);
+        if let Step::Record { header, at, .. } =
+            self.scanner.step(&segment.file, segment.id, run.end, segment.end, ours)
+            && ours(&header)
+            && let Entry::Data(kind) = header.entry
+        {
+            each(stored(&header, kind, self.scanner.payload(at, &header)));
+        }
     }
 
     /// The first live record of the partition from `from` on. Those that should be there and are not are lost.

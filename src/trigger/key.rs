@@ -22,6 +22,22 @@ pub struct Key<'a> {
     pub event_second: i64,
 }
 
+impl<'a> Key<'a> {
+    /// A key from its stored form; `None` if the bytes are none, whole.
+    #[must_use]
+    pub fn read_from(stored: &'a [u8]) -> Option<Key<'a>> {
+        fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+            let (len, rest) = bytes.split_first_chunk::<2>()?;
+            rest.split_at_checked(u16::from_le_bytes(*len).into())
+        }
+        let (device_id, rest) = text(stored)?;
+        let (fence_id, rest) = text(rest)?;
+        let (&[state, ref second @ ..], rest) = rest.split_first_chunk::<9>()?;
+        let state = State::from_number(state).filter(|_| rest.is_empty())?;
+        Some(Key { device_id, fence_id, state, event_second: i64::from_le_bytes(*second) })
+    }
+}
+
 impl Key<'_> {
     /// The 64-bit hash of the key, unambiguous over its parts. The hasher is seeded once per process.
     #[must_use]
@@ -127,6 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_form_that_is_cut_longer_or_of_no_state_is_no_key() {
+        let whole = stored(&key("d:1", "f", State::Exit, 7));
+        assert_eq!(Key::read_from(&whole), Some(key("d:1", "f", State::Exit, 7)));
+        for len in 0..whole.len() {
+            assert_eq!(Key::read_from(&whole[..len]), None, "cut at {len}");
+        }
+        assert_eq!(Key::read_from(&[&whole[..], b"x"].concat()), None);
+        for state in [0, 4, 255] {
+            let mut other = whole.clone();
+            other[8] = state;
+            assert_eq!(Key::read_from(&other), None);
+        }
+    }
+
+    #[test]
     fn the_longest_key_fills_the_limit() {
         let id = "x".repeat(256);
         assert_eq!(KEY_BYTES_MAX, 525);
@@ -179,6 +210,8 @@ mod tests {
             let [left, right] = [&left, &right]
                 .map(|(device, fence, state, second)| Key { device_id: device, fence_id: fence, state: *state, event_second: *second });
             prop_assert!(left.is_stored_as(&stored(&left)));
+            let form = stored(&left);
+            prop_assert_eq!(Key::read_from(&form), Some(left));
             prop_assert_eq!(left == right, stored(&left) == stored(&right));
             prop_assert_eq!(left == right, left.is_stored_as(&stored(&right)));
             if left == right {
@@ -191,6 +224,9 @@ mod tests {
         fn no_bytes_are_taken_for_a_key_they_do_not_hold(bytes in prop::collection::vec(any::<u8>(), 0..40), key in any_key()) {
             let key = Key { device_id: &key.0, fence_id: &key.1, state: key.2, event_second: key.3 };
             prop_assert_eq!(key.is_stored_as(&bytes), stored(&key) == bytes);
+            if let Some(read) = Key::read_from(&bytes) {
+                prop_assert_eq!(stored(&read), bytes);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use rdkafka::admin::{
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -37,6 +38,7 @@ impl Admin {
         answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("growing {name}: {code}"));
     }
 
+    /// Gone on return, as far as the controller knows.
     pub fn delete_topic(&self, topic: &str) {
         let answers = wait_for(self.0.delete_topics(&[topic], &options())).expect("the cluster answers");
         answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("deleting {name}: {code}"));
@@ -50,6 +52,14 @@ impl Admin {
             metadata.topics()[0].partitions().iter().map(|partition| (partition.id(), partition.leader())).collect();
         leaders.sort_unstable();
         leaders.into_iter().map(|(_, leader)| leader).collect()
+    }
+
+    /// Deletes the records of a partition below an offset.
+    pub fn delete_records(&self, topic: &str, partition: u32, below: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition as i32, Offset::Offset(below)).expect("a valid offset");
+        let answer = wait_for(self.0.delete_records(&list, &options())).expect("the cluster answers");
+        answer.elements().iter().for_each(|element| element.error().expect("the records are deleted"));
     }
 
     pub fn set(&self, topic: &str, name: &str, value: &str) {

@@ -59,6 +59,9 @@ impl Hand {
             router_id: "by-hand".into(),
             incarnation: 1,
             record_time_is_event: settings.record_time == RecordTime::Event,
+            policy: fencepost::shard::Policy::Refuse,
+            has_disk: false,
+            has_letters: false,
             limits,
         };
         let handle_settings = HandleSettings {

@@ -8,9 +8,12 @@
 pub mod admin;
 pub mod cluster;
 pub mod hand;
+#[cfg(feature = "cli")]
+pub mod letters;
 pub mod load;
 pub mod mock;
 pub mod proxy;
+pub mod raw;
 pub mod reader;
 
 pub use load::{Load, finish};

@@ -6,10 +6,11 @@
 //! plays a hundred times as many.
 
 use crate::support::model::Draft;
-use crate::support::rig::{Rig, small_config};
+use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::ingress::{Refused, ShedWhy};
 use fencepost::sim::random::Random;
 use fencepost::sink::{Fault, Persisted};
+use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::{Priority, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -23,6 +24,8 @@ struct Plan {
     steps: u32,
     /// Without refusals and lost handles each trigger must land exactly once.
     has_faults: bool,
+    /// With a disk to spill to, which has its own faults.
+    spills: bool,
 }
 
 /// What a run met, so that a test can say it was not an idle one.
@@ -37,6 +40,8 @@ struct Met {
     shed: u64,
     blocked: u64,
     breakers_opened: u64,
+    spilled: u64,
+    drained: u64,
 }
 
 fn play(seed: u64, plan: &Plan) -> Met {
@@ -56,7 +61,11 @@ fn play(seed: u64, plan: &Plan) -> Met {
     config.breaker.grace = Duration::from_millis(u64::from(30 + random.below(300)));
     config.breaker.failures = 1 + random.below(8);
     config.breaker.reset = Duration::from_millis(u64::from(100 + random.below(300)));
-    let mut rig = Rig::new(&config, plan.partitions);
+    let disk = FaultyDisk::new(seed);
+    let mut rig = match plan.spills {
+        false => Rig::new(&config, plan.partitions),
+        true => Rig::with_disk(&config, plan.partitions, spill_limits(plan.partitions), disk.clone()),
+    };
     while rig.callers.len() < plan.callers {
         rig.add_caller();
     }
@@ -115,6 +124,15 @@ fn play(seed: u64, plan: &Plan) -> Met {
             93 => {
                 broker.state().report_max = if random.below(2) == 0 { 1 + random.below(8) as usize } else { usize::MAX }
             }
+            98 if plan.spills => match random.below(4) {
+                0 => disk.fail_next(Operation::Sync, random.below(4)),
+                1 => disk.fail_next(Operation::Write, random.below(4)),
+                2 => disk.set_capacity(disk.used()),
+                _ => {
+                    disk.heal();
+                    disk.set_capacity(u64::MAX);
+                }
+            },
             94..97 if plan.has_faults => {
                 let partitions = broker.partitions();
                 if partitions.is_empty() {
@@ -160,6 +178,8 @@ fn play(seed: u64, plan: &Plan) -> Met {
         }
         rig.check();
     }
+    disk.heal();
+    disk.set_capacity(u64::MAX);
     for (index, is_lost) in is_lost.into_iter().enumerate() {
         if is_lost {
             rig.brokers[index].state().report_max = usize::MAX;
@@ -178,6 +198,8 @@ fn play(seed: u64, plan: &Plan) -> Met {
         rebuilds: counts.producer_rebuilds,
         shed: counts.shed,
         blocked,
+        spilled: counts.spilled,
+        drained: counts.drained,
         breakers_opened: rig.common.shard_pages.iter().map(|page| page.breakers_opened.get()).sum(),
     }
 }
@@ -203,6 +225,8 @@ fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
                 sum.shed += met.shed;
                 sum.blocked += met.blocked;
                 sum.breakers_opened += met.breakers_opened;
+                sum.spilled += met.spilled;
+                sum.drained += met.drained;
             }
             Err(panic) => {
                 eprintln!("replay with FENCEPOST_SEED={seed}");
@@ -217,7 +241,7 @@ fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
 /// One shard, every fault of the contract, small limits: each trigger has one fate, devices keep their order.
 #[test]
 fn random_steps_on_one_shard_lose_double_and_reorder_nothing() {
-    let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 2_000, has_faults: true };
+    let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 2_000, has_faults: true, spills: false };
     let met = play_seeds(1, 80, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
         assert!(met.failed > 0 && met.would_reorder > 0 && met.uncertain > 0 && met.rebuilds > 0, "{met:?}");
@@ -228,7 +252,8 @@ fn random_steps_on_one_shard_lose_double_and_reorder_nothing() {
 /// The same on three shards: the watermark of an ingress is the lowest of its rings.
 #[test]
 fn random_steps_on_three_shards_lose_double_and_reorder_nothing() {
-    let plan = Plan { shards: 3, partitions: 8, devices: 30, callers: 3, steps: 2_000, has_faults: true };
+    let plan =
+        Plan { shards: 3, partitions: 8, devices: 30, callers: 3, steps: 2_000, has_faults: true, spills: false };
     let met = play_seeds(1_000, 40, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
         assert!(met.failed > 0 && met.uncertain > 0 && met.rebuilds > 0 && met.deduplicated > 0, "{met:?}");
@@ -238,7 +263,27 @@ fn random_steps_on_three_shards_lose_double_and_reorder_nothing() {
 /// Without refusals and lost handles, whatever the pressure: nothing fails, and each key is delivered exactly once.
 #[test]
 fn random_pressure_alone_fails_nothing() {
-    let plan = Plan { shards: 2, partitions: 5, devices: 20, callers: 2, steps: 2_000, has_faults: false };
+    let plan =
+        Plan { shards: 2, partitions: 5, devices: 20, callers: 2, steps: 2_000, has_faults: false, spills: false };
     let met = play_seeds(2_000, 40, &plan);
+    assert_eq!((met.failed, met.would_reorder, met.uncertain, met.rebuilds), (0, 0, 0, 0));
+}
+
+/// With a disk behind it: what a partition does not take is spilled, comes back in order, and is delivered once.
+#[test]
+fn random_steps_with_a_spill_lose_double_and_reorder_nothing() {
+    let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 2_000, has_faults: true, spills: true };
+    let met = play_seeds(3_000, 60, &plan);
+    if std::env::var_os("FENCEPOST_SEED").is_none() {
+        assert!(met.spilled > 0 && met.drained > 0 && met.deduplicated > 0 && met.rebuilds > 0, "{met:?}");
+    }
+}
+
+/// The same without faults of the broker: nothing fails.
+#[test]
+fn random_pressure_with_a_spill_fails_nothing() {
+    let plan =
+        Plan { shards: 2, partitions: 5, devices: 20, callers: 2, steps: 2_000, has_faults: false, spills: true };
+    let met = play_seeds(4_000, 40, &plan);
     assert_eq!((met.failed, met.would_reorder, met.uncertain, met.rebuilds), (0, 0, 0, 0));
 }

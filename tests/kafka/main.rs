@@ -8,12 +8,16 @@
 mod common_kafka;
 
 mod cluster;
+#[cfg(feature = "cli")]
+mod dlq;
+mod letters;
 mod limits;
 mod outage;
 mod recorded;
 mod scene;
 mod security;
 mod swallow;
+mod tail;
 mod topic;
 
 /// Where Kafka is, or a line that says what was skipped.

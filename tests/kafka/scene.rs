@@ -24,9 +24,7 @@ pub fn can_spill() -> bool {
 pub fn config_with_state(bootstrap: &str, topic: &str, state: &Scratch) -> Config {
     let mut config = config(bootstrap, topic);
     config.state.dir = Some(state.0.clone());
-    if let Some(policy) = DivertPolicy::from_name("spill") {
-        config.divert.policy = policy;
-    }
+    config.divert.policy = DivertPolicy::from_name("spill");
     config
 }
 

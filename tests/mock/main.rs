@@ -7,8 +7,12 @@
 #[path = "../common_kafka/mod.rs"]
 mod common_kafka;
 
+#[cfg(feature = "cli")]
+mod dlq;
+mod letters;
 mod order;
 mod pressure;
 mod rebuild;
 mod start;
 mod steady;
+mod tail;

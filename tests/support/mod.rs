@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub mod clock;
+pub mod letters;
 pub mod model;
 pub mod rig;
 pub mod sink;

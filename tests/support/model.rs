@@ -43,6 +43,8 @@ struct Entry {
     /// The router was told of one of them.
     is_acked: bool,
     failed: Option<FailedReason>,
+    /// Dead letters of it.
+    buried: u32,
 }
 
 /// What a consumer knows of a device.
@@ -60,6 +62,10 @@ pub struct Model {
     /// By key: the number of the trigger that was acknowledged last under it, and its stamp in milliseconds.
     key_acked: Vec<Option<(u64, u64)>>,
     progress: Vec<Progress>,
+    /// Keys on disk.
+    on_disk: HashSet<u32>,
+    /// Keys in the topic of dead letters.
+    key_buried: HashSet<u32>,
     /// Numbers of those that may be in the log more than once, or although they failed.
     uncertain: HashSet<u64>,
     /// A key's second record is right only after this long; `None`: the wall clock steps, or keys are evicted.
@@ -98,7 +104,15 @@ impl Model {
                 devices
             }
         };
-        self.entries.push(Entry { draft: draft.clone(), key, device, landed: 0, is_acked: false, failed: None });
+        self.entries.push(Entry {
+            draft: draft.clone(),
+            key,
+            device,
+            landed: 0,
+            is_acked: false,
+            failed: None,
+            buried: 0,
+        });
         self.next_id() - 1
     }
 
@@ -163,7 +177,37 @@ impl Model {
     /// Whether the watermark may pass it: it was acknowledged, given back, or is a repeat of one that was acknowledged.
     pub fn is_settled(&self, id: u64) -> bool {
         let entry = &self.entries[id as usize];
-        entry.is_acked || entry.failed.is_some() || self.key_acked[entry.key as usize].is_some()
+        let key = entry.key;
+        entry.is_acked
+            || entry.failed.is_some()
+            || self.key_acked[key as usize].is_some()
+            || self.on_disk.contains(&key)
+            || self.key_buried.contains(&key)
+    }
+
+    /// It is in the topic of dead letters. After a crash of the router it may come twice.
+    pub fn bury(&mut self, id: u64) {
+        let is_uncertain = self.uncertain.contains(&id);
+        let entry = &mut self.entries[id as usize];
+        assert!(!entry.is_acked && (entry.landed == 0 || is_uncertain), "submit {id} is in the log and a dead letter");
+        entry.buried += 1;
+        assert_eq!(entry.buried, 1, "submit {id} is a dead letter twice");
+        self.key_buried.insert(entry.key);
+    }
+
+    /// How many became dead letters.
+    pub fn buried(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.buried > 0).count() as u64
+    }
+
+    /// Nothing is known to be on disk.
+    pub fn forget_disk(&mut self) {
+        self.on_disk.clear();
+    }
+
+    /// It is durable on disk.
+    pub fn see_on_disk(&mut self, id: u64) {
+        self.on_disk.insert(self.entries[id as usize].key);
     }
 
     pub fn failed(&self, id: u64) -> Option<FailedReason> {

@@ -2,18 +2,27 @@
 //! and that no watermark passes what is unsettled.
 
 use super::clock::SteeredClock;
+use super::letters::SteeredLetters;
 use super::model::{self, Draft, Model, id_of};
 use super::sink::{Broker, SteeredSink};
 use fencepost::clock::Clock;
 use fencepost::config::{AgeLimit, Config};
+use fencepost::divert::{DivertLimits, Keeper, LetterRoom, Room, SpillRoom, ends};
 use fencepost::engine::assembly::Common;
 use fencepost::engine::{Assembly, Blueprint, Counts};
 use fencepost::ingress::{Accepted, Ingress, Refused};
+use fencepost::letter::{Desk, DeskLimits};
+use fencepost::metrics::SpillPage;
 use fencepost::partition::partition_of;
-use fencepost::shard::Shard;
 use fencepost::shard::shared::Failed;
+use fencepost::shard::{self, Policy, Shard};
+use fencepost::spill::faulty::FaultyDisk;
+use fencepost::spill::{Budget, Spill, SpillLimits};
 use fencepost::trigger::Trigger;
+use fencepost::units::{Nanos, PartitionId, ShardId};
 use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
 
 pub struct Rig {
     pub clock: SteeredClock,
@@ -24,6 +33,12 @@ pub struct Rig {
     pub callers: Vec<Caller>,
     pub model: Model,
     pub partitions: u32,
+    /// The disk thread's half, turned with the shards.
+    pub keeper: Option<Keeper<FaultyDisk, SteeredLetters>>,
+    pub disk: FaultyDisk,
+    /// The topic of dead letters.
+    pub letters: SteeredLetters,
+    letters_read: usize,
     read: Vec<usize>,
     doubted: Vec<usize>,
     pub took_failed: Vec<(usize, Failed)>,
@@ -58,13 +73,20 @@ pub fn blueprint(config: &Config, partitions: u32) -> Blueprint {
         router_id: "router-t".to_owned(),
         incarnation: 7,
         record_time_is_event: false,
+        policy: Policy::Refuse,
+        has_disk: false,
+        has_letters: false,
     }
 }
 
 /// An assembly and the brokers behind it.
 pub fn assemble<C: Clock>(config: &Config, partitions: u32, clock: &C) -> (Assembly<SteeredSink, C>, Vec<Broker>) {
+    assemble_as(&blueprint(config, partitions), clock)
+}
+
+fn assemble_as<C: Clock>(blueprint: &Blueprint, clock: &C) -> (Assembly<SteeredSink, C>, Vec<Broker>) {
     let mut brokers = Vec::new();
-    let made = Assembly::new::<Infallible>(&blueprint(config, partitions), clock.clone(), |_, arena| {
+    let made = Assembly::new::<Infallible>(blueprint, clock.clone(), |_, arena| {
         let broker = Broker::new(arena);
         brokers.push(broker.clone());
         Ok(broker.sink())
@@ -75,13 +97,106 @@ pub fn assemble<C: Clock>(config: &Config, partitions: u32, clock: &C) -> (Assem
     }
 }
 
+/// Hands over the number of every trigger that a spill holds.
+pub fn each_on_disk(spill: &mut Spill<FaultyDisk>, partitions: u32, mut each: impl FnMut(u64)) {
+    for partition in (0..partitions).map(PartitionId) {
+        let mut from = 1;
+        loop {
+            let budget = Budget { scanned: u64::MAX, ..Budget::default() };
+            let done = spill.read(partition, from, budget, |stored| each(id_of(stored.record.frame)));
+            from = done.next;
+            if !done.more {
+                break;
+            }
+        }
+    }
+}
+
+/// Opens the spill and gives each shard its way to it.
+fn attach<C: Clock>(
+    assembly: &mut Assembly<SteeredSink, C>,
+    blueprint: &Blueprint,
+    limits: SpillLimits,
+    disk: FaultyDisk,
+    letters: SteeredLetters,
+) -> Keeper<FaultyDisk, SteeredLetters> {
+    let (spill, _) = Spill::open(disk.clone(), Path::new(SPILL_DIR), limits.clone()).expect("the spill opens");
+    let room = Arc::new(Room::new(blueprint.partitions));
+    let pipes = DivertLimits::new(blueprint.limits.slots_per_shard);
+    let (mut shard_ends, mut keeper_ends) = (Vec::new(), Vec::new());
+    for _ in 0..blueprint.limits.shards {
+        let (shard_end, keeper_end) = ends(&pipes);
+        shard_ends.push(shard_end);
+        keeper_ends.push(keeper_end);
+    }
+    let page = Arc::new(SpillPage::default());
+    let interval = Nanos::from_millis(5);
+    let spilling = SpillRoom::new(spill, limits, interval, Arc::clone(&room), page);
+    let letter_limits = SpillLimits { reserve_bytes: 0, limit_bytes: 8 << 20, ..spill_limits(blueprint.partitions) };
+    let (letter_spill, recovery) = Spill::open(disk, Path::new(LETTER_DIR), letter_limits).expect("the letters open");
+    let mut desk_limits = DeskLimits::new(blueprint.partitions);
+    (desk_limits.memory_bytes, desk_limits.letter_bytes) = (1 << 20, 16 << 10);
+    let desk = Desk::new(letters, Some((letter_spill, &recovery)), desk_limits);
+    let room_of_letters = LetterRoom::new(desk, "triggers".to_owned(), blueprint.router_id.clone());
+    let keeper = Keeper::new(keeper_ends, Some(spilling), Some(room_of_letters));
+    for (id, (shard, end)) in assembly.shards.iter_mut().zip(shard_ends).enumerate() {
+        let owned = blueprint.partitions_of(ShardId(id as u16));
+        let found = owned.into_iter().map(|partition| keeper.found(partition)).collect();
+        shard.set_disk(shard::Disk { end, room: Some(Arc::clone(&room)), found });
+    }
+    keeper
+}
+
+/// Where the rig's spill lies on its disk.
+pub const SPILL_DIR: &str = "/spill";
+/// Where its dead letters do.
+pub const LETTER_DIR: &str = "/dead-letters";
+
+/// A small spill.
+pub fn spill_limits(partitions: u32) -> SpillLimits {
+    SpillLimits {
+        limit_bytes: 16 << 20,
+        reserve_bytes: 2 << 20,
+        partition_bytes: 8 << 20,
+        segment_bytes: 1 << 20,
+        batch_bytes: 256 << 10,
+        record_bytes: 2_048,
+        marks: 4_096,
+        ..SpillLimits::new(partitions)
+    }
+}
+
 impl Rig {
     /// One caller; more by [`Rig::add_caller`].
     pub fn new(config: &Config, partitions: u32) -> Rig {
+        Rig::with(config, partitions, None)
+    }
+
+    /// With a disk to spill to.
+    pub fn with_disk(config: &Config, partitions: u32, limits: SpillLimits, disk: FaultyDisk) -> Rig {
+        Rig::with(config, partitions, Some((limits, disk)))
+    }
+
+    fn with(config: &Config, partitions: u32, disk: Option<(SpillLimits, FaultyDisk)>) -> Rig {
         let clock = SteeredClock::new();
-        let (assembly, brokers) = assemble(config, partitions, &clock);
+        let mut blueprint = blueprint(config, partitions);
+        if disk.is_some() {
+            (blueprint.policy, blueprint.has_disk, blueprint.has_letters) = (Policy::Spill, true, true);
+        }
+        let (mut assembly, brokers) = assemble_as(&blueprint, &clock);
+        let letters = SteeredLetters::default();
+        let (keeper, disk) = match disk {
+            None => (None, FaultyDisk::new(0)),
+            Some((limits, disk)) => {
+                (Some(attach(&mut assembly, &blueprint, limits, disk.clone(), letters.clone())), disk)
+            }
+        };
         let mut rig = Rig {
             clock,
+            keeper,
+            disk,
+            letters,
+            letters_read: 0,
             read: vec![0; brokers.len()],
             doubted: vec![0; brokers.len()],
             brokers,
@@ -139,6 +254,20 @@ impl Rig {
         for shard in &mut self.shards {
             shard.turn();
         }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.turn(self.clock.mono());
+        }
+    }
+
+    /// The keys of what lies on disk are as good as in the log.
+    fn look_at_disk(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        self.model.forget_disk();
+        let spill = keeper.spilling().expect("there is a spill").spill_mut();
+        each_on_disk(spill, self.partitions, |id| self.model.see_on_disk(id));
+        let letters = keeper.letters().expect("there are dead letters").desk();
+        let spill = letters.spill_mut().expect("there is a spill of dead letters");
+        each_on_disk(spill, self.partitions, |id| self.model.see_on_disk(id));
     }
 
     /// What must hold between two turns.
@@ -147,6 +276,14 @@ impl Rig {
         let counts = self.counts();
         assert!(counts.add_up(), "{counts}");
         self.read_logs();
+        let model = &self.model;
+        let passes_unknown = self.callers.iter_mut().any(|caller| {
+            let settled = caller.ingress.settled().0;
+            (caller.checked + 1..=settled).any(|seq| !model.is_settled(caller.ids[seq as usize - 1]))
+        });
+        if passes_unknown {
+            self.look_at_disk();
+        }
         for (index, caller) in self.callers.iter_mut().enumerate() {
             let settled = caller.ingress.settled().0;
             assert!(settled >= caller.checked, "the watermark of caller {index} went back");
@@ -176,6 +313,11 @@ impl Rig {
             }
             self.read[index] = state.log.len();
         }
+        let letters = self.letters.state();
+        for (value, _) in &letters.log[self.letters_read..] {
+            self.model.bury(id_of(value));
+        }
+        self.letters_read = letters.log.len();
     }
 
     pub fn counts(&self) -> Counts {
@@ -215,7 +357,7 @@ impl Rig {
             self.take_all_failed();
             let is_done = self.brokers.iter().all(|broker| broker.in_flight() + broker.undelivered_reports() == 0)
                 && self.shards.iter().all(Shard::is_settled)
-                && self.counts().in_flight == 0;
+                && self.counts().in_flight + self.counts().in_spill == 0;
             if is_done {
                 self.turn();
                 return;
@@ -225,7 +367,8 @@ impl Rig {
             });
             self.clock.advance_ms(1);
         }
-        panic!("stuck: {}", self.counts());
+        let shards: String = self.shards.iter().map(Shard::describe).collect();
+        panic!("stuck: {}\n{shards}", self.counts());
     }
 
     /// [`Rig::settle`], and then everything must be where it belongs.
@@ -233,9 +376,10 @@ impl Rig {
         self.settle();
         self.model.check_fates();
         let counts = self.counts();
-        assert_eq!((counts.in_flight, counts.in_rings), (0, 0), "{counts}");
+        assert_eq!((counts.in_flight, counts.in_rings, counts.in_spill), (0, 0, 0), "{counts}");
         let (accepted, acked, failed) = self.model.sums();
         assert_eq!(counts.accepted, accepted);
+        assert_eq!(counts.dead_lettered, self.model.buried(), "{counts}");
         assert_eq!(counts.failed, failed, "each failed one is given back once");
         assert_eq!(counts.delivered, acked, "{counts}");
         for (index, caller) in self.callers.iter_mut().enumerate() {

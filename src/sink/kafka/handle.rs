@@ -45,7 +45,7 @@ pub enum HandleError {
 
 /// Functions whose result is a code, read as a number: a broker may answer with a code that the bindings do not name, and
 /// no Rust enum may hold it.
-mod by_number {
+pub(super) mod by_number {
     use super::{c_char, c_int, sys};
     #[allow(clashing_extern_declarations)]
     unsafe extern "C" {
@@ -54,6 +54,7 @@ mod by_number {
         pub fn rd_kafka_fatal_error(client: *mut sys::rd_kafka_t, why: *mut c_char, why_len: usize) -> c_int;
         pub fn rd_kafka_error_code(error: *const sys::rd_kafka_error_t) -> c_int;
         pub fn rd_kafka_err2name(code: c_int) -> *const c_char;
+        pub fn rd_kafka_err2str(code: c_int) -> *const c_char;
     }
 }
 
@@ -66,11 +67,22 @@ pub fn being_destroyed() -> usize {
     BEING_DESTROYED.load(Ordering::Relaxed)
 }
 
+/// Chooses a record's partition among so many, from its key and the number it was handed over with.
+pub(super) type Partitioner = unsafe extern "C" fn(
+    topic: *const sys::rd_kafka_topic_t,
+    key: *const c_void,
+    key_len: usize,
+    partitions: i32,
+    of_topic: *mut c_void,
+    opaque: *mut c_void,
+) -> i32;
+
 /// A live producer. Its frames lie in `arena`, which it keeps alive until librdkafka is done with them.
 pub struct Handle {
-    client: NonNull<sys::rd_kafka_t>,
-    topic: NonNull<sys::rd_kafka_topic_t>,
+    pub(super) client: NonNull<sys::rd_kafka_t>,
+    pub(super) topic: NonNull<sys::rd_kafka_topic_t>,
     queue: NonNull<sys::rd_kafka_queue_t>,
+    /// `None`: whoever uses the handle has librdkafka copy what it is given.
     arena: Option<Arc<Arena>>,
     /// Room for the messages of one event.
     messages: Vec<*const sys::rd_kafka_message_t>,
@@ -115,45 +127,39 @@ impl Handle {
     /// # Errors
     /// [`HandleError`], with librdkafka's own words.
     pub fn create(settings: &HandleSettings, arena: Arc<Arena>) -> Result<Handle, HandleError> {
-        let settings = settings.clone();
-        let maker = std::thread::Builder::new().name("fencepost-client".into()).spawn(move || {
-            if let Err(error) = affinity::restrict_to(&settings.cpus) {
-                log::warn!("the Kafka client's threads are not kept on CPUs {}: {error}", settings.cpus);
-            }
-            Handle::create_here(&settings, arena)
-        });
-        let maker = maker.map_err(|error| HandleError::Thread(error.to_string()))?;
-        maker.join().map_err(|_| HandleError::Thread("it panicked".into()))?
+        Handle::create_with(settings, Some(arena), None)
     }
 
-    fn create_here(settings: &HandleSettings, arena: Arc<Arena>) -> Result<Handle, HandleError> {
+    /// As [`Handle::create`], for records that librdkafka copies and whose partition it asks for once it knows how many
+    /// there are.
+    ///
+    /// # Errors
+    /// [`HandleError`], with librdkafka's own words.
+    pub(super) fn create_copying(settings: &HandleSettings, partitioner: Partitioner) -> Result<Handle, HandleError> {
+        Handle::create_with(settings, None, Some(partitioner))
+    }
+
+    fn create_with(
+        settings: &HandleSettings,
+        arena: Option<Arc<Arena>>,
+        partitioner: Option<Partitioner>,
+    ) -> Result<Handle, HandleError> {
+        let settings = settings.clone();
+        made_on(&settings.cpus.clone(), move || Handle::create_here(&settings, arena, partitioner))
+    }
+
+    fn create_here(
+        settings: &HandleSettings,
+        arena: Option<Arc<Arena>>,
+        partitioner: Option<Partitioner>,
+    ) -> Result<Handle, HandleError> {
         let mut why = [0 as c_char; 512];
         let name = CString::new(settings.topic.as_str());
         let name = name.map_err(|_| HandleError::Create("the topic's name holds a NUL byte".into()))?;
-        // SAFETY: no arguments; never returns null.
-        let conf = unsafe { sys::rd_kafka_conf_new() };
-        for (name, value) in &settings.properties {
-            let set = |place: &mut [c_char; 512]| {
-                let name = CString::new(name.as_str()).ok()?;
-                let value = CString::new(value.as_str()).ok()?;
-                // SAFETY: both strings end in NUL and outlive the call; the place is as long as said.
-                Some(unsafe {
-                    sys::rd_kafka_conf_set(conf, name.as_ptr(), value.as_ptr(), place.as_mut_ptr(), place.len())
-                })
-            };
-            if set(&mut why) != Some(sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK) {
-                // SAFETY: the configuration is still ours.
-                unsafe { sys::rd_kafka_conf_destroy(conf) }
-                let said = text_of(&why);
-                let why = if said.is_empty() { "contains a NUL byte".into() } else { said };
-                return Err(HandleError::Property { name: name.clone(), why });
-            }
-        }
+        let conf = configuration(&settings.properties)?;
         let events = sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_STATS;
         // SAFETY: the configuration is ours.
         unsafe { sys::rd_kafka_conf_set_events(conf, events) }
-        // SAFETY: the callback is a function of this file and keeps nothing.
-        unsafe { sys::rd_kafka_conf_set_log_cb(conf, Some(log_line)) }
         let producer = sys::rd_kafka_type_t::RD_KAFKA_PRODUCER;
         // SAFETY: on success the configuration belongs to the client; the place is as long as said.
         let client = unsafe { sys::rd_kafka_new(producer, conf, why.as_mut_ptr(), why.len()) };
@@ -162,8 +168,18 @@ impl Handle {
             unsafe { sys::rd_kafka_conf_destroy(conf) }
             return Err(HandleError::Create(text_of(&why)));
         };
-        // SAFETY: the client lives; a null configuration means the defaults set above.
-        let topic = unsafe { sys::rd_kafka_topic_new(client.as_ptr(), name.as_ptr(), ptr::null_mut()) };
+        // A null configuration means the defaults set above.
+        let topic_conf = partitioner.map_or(ptr::null_mut(), |partitioner| {
+            // SAFETY: the client lives; the copy of its defaults is ours and never null. The function is one of this
+            // crate's and keeps nothing.
+            unsafe {
+                let conf = sys::rd_kafka_default_topic_conf_dup(client.as_ptr());
+                sys::rd_kafka_topic_conf_set_partitioner_cb(conf, Some(partitioner));
+                conf
+            }
+        });
+        // SAFETY: the client lives; the topic's configuration belongs to librdkafka from here on.
+        let topic = unsafe { sys::rd_kafka_topic_new(client.as_ptr(), name.as_ptr(), topic_conf) };
         let Some(topic) = NonNull::new(topic) else {
             // SAFETY: the client is ours and nothing else uses it.
             unsafe { sys::rd_kafka_destroy(client.as_ptr()) }
@@ -176,7 +192,7 @@ impl Handle {
             client,
             topic,
             queue,
-            arena: Some(arena),
+            arena,
             messages: Vec::with_capacity(BATCH),
             cpus: settings.cpus.clone(),
             reads_statistics: false,
@@ -410,21 +426,64 @@ impl Drop for Handle {
     }
 }
 
+/// Has a client made on a thread that is allowed these CPUs only, since librdkafka's threads inherit that.
+pub(super) fn made_on<T: Send + 'static>(
+    cpus: &CpuSet,
+    make: impl FnOnce() -> Result<T, HandleError> + Send + 'static,
+) -> Result<T, HandleError> {
+    let cpus = cpus.clone();
+    let maker = std::thread::Builder::new().name("fencepost-client".into()).spawn(move || {
+        if let Err(error) = affinity::restrict_to(&cpus) {
+            log::warn!("the Kafka client's threads are not kept on CPUs {cpus}: {error}");
+        }
+        make()
+    });
+    let maker = maker.map_err(|error| HandleError::Thread(error.to_string()))?;
+    maker.join().map_err(|_| HandleError::Thread("it panicked".into()))?
+}
+
+/// A configuration with these properties, whose log lines go to `log`. It is the caller's, to give to a client or to destroy.
+pub(super) fn configuration(properties: &[(String, String)]) -> Result<*mut sys::rd_kafka_conf_t, HandleError> {
+    let mut why = [0 as c_char; 512];
+    // SAFETY: no arguments; never returns null.
+    let conf = unsafe { sys::rd_kafka_conf_new() };
+    for (name, value) in properties {
+        let set = |place: &mut [c_char; 512]| {
+            let name = CString::new(name.as_str()).ok()?;
+            let value = CString::new(value.as_str()).ok()?;
+            // SAFETY: both strings end in NUL and outlive the call; the place is as long as said.
+            Some(unsafe {
+                sys::rd_kafka_conf_set(conf, name.as_ptr(), value.as_ptr(), place.as_mut_ptr(), place.len())
+            })
+        };
+        if set(&mut why) != Some(sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK) {
+            // SAFETY: the configuration is still ours.
+            unsafe { sys::rd_kafka_conf_destroy(conf) }
+            let said = text_of(&why);
+            let why = if said.is_empty() { "contains a NUL byte".into() } else { said };
+            return Err(HandleError::Property { name: name.clone(), why });
+        }
+    }
+    // SAFETY: the callback is a function of this file and keeps nothing.
+    unsafe { sys::rd_kafka_conf_set_log_cb(conf, Some(log_line)) }
+    Ok(conf)
+}
+
 /// What the broker says of a record whose batch was refused for another one.
 const NEIGHBOUR: i32 = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD as i32;
 
 /// A message's code, as a number.
-fn code_of(message: *const sys::rd_kafka_message_t) -> i32 {
-    // SAFETY: called for messages of an event that lives; the field is an integer for C.
+pub(super) fn code_of(message: *const sys::rd_kafka_message_t) -> i32 {
+    // SAFETY: called for messages that live; the field is an integer for C.
     unsafe { (&raw const (*message).err).cast::<i32>().read() }
 }
 
-fn partition_of(message: *const sys::rd_kafka_message_t) -> i32 {
-    // SAFETY: called for messages of an event that lives.
+pub(super) fn partition_of(message: *const sys::rd_kafka_message_t) -> i32 {
+    // SAFETY: called for messages that live.
     unsafe { (*message).partition }
 }
 
-fn vu(vtype: sys::rd_kafka_vtype_t, u: sys::rd_kafka_vu_s__bindgen_ty_1) -> sys::rd_kafka_vu_t {
+pub(super) fn vu(vtype: sys::rd_kafka_vtype_t, u: sys::rd_kafka_vu_s__bindgen_ty_1) -> sys::rd_kafka_vu_t {
     sys::rd_kafka_vu_t { vtype, u }
 }
 
@@ -469,6 +528,13 @@ pub fn error_name(code: i32) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// librdkafka's description of a code.
+pub(super) fn error_text(code: i32) -> String {
+    // SAFETY: the function takes any number and returns a C string that is static, or this thread's until its next call.
+    let text = unsafe { CStr::from_ptr(by_number::rd_kafka_err2str(code)) };
+    text.to_string_lossy().into_owned()
+}
+
 /// The version of librdkafka that is linked: number as `0xMMmmrrxx`.
 #[must_use]
 pub fn version() -> u32 {
@@ -476,7 +542,7 @@ pub fn version() -> u32 {
     unsafe { sys::rd_kafka_version() as u32 }
 }
 
-fn text_of(place: &[c_char]) -> String {
+pub(super) fn text_of(place: &[c_char]) -> String {
     let bytes: Vec<u8> = place.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

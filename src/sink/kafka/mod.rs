@@ -6,10 +6,15 @@
 
 pub mod features;
 pub mod handle;
+pub mod headers;
+pub mod letters;
+mod reader;
+pub mod tail;
 pub mod topic;
 mod warm;
 
 pub use handle::{HandleError, HandleSettings, being_destroyed, error_name};
+pub use letters::KafkaLetters;
 pub use warm::{WarmUp, WarmUpError};
 
 use super::{Busy, Condition, Outgoing, Report, Sink};
@@ -69,6 +74,28 @@ pub fn properties(settings: &KafkaSettings, partitions: u32) -> Vec<(String, Str
     ];
     all.extend(ours.map(|(name, value)| (name.to_string(), value.to_string())));
     all
+}
+
+/// Of a producer's properties those that any client needs to reach the same brokers: addresses, security, sockets.
+///
+/// The values may be secrets: the list is never printed.
+#[must_use]
+pub fn connection_properties(properties: &[(String, String)]) -> Vec<(String, String)> {
+    const CONNECTION: [&str; 11] = [
+        "bootstrap.servers",
+        "client.id",
+        "client.dns.lookup",
+        "broker.address.",
+        "security.",
+        "ssl.",
+        "sasl.",
+        "enable.ssl.",
+        "enable.sasl.",
+        "https.",
+        "socket.",
+    ];
+    let is_shared = |(name, _): &&(String, String)| CONNECTION.iter().any(|prefix| name.starts_with(prefix));
+    properties.iter().filter(is_shared).cloned().collect()
 }
 
 /// Keeps batches below what the topic takes, since a broker refuses a batch as a whole. Returns the configured size if

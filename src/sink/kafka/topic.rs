@@ -1,5 +1,6 @@
 //! The topic as the cluster has it: asked for at start, created when that is wished, watched for drift while running.
 
+use super::connection_properties;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::ClientConfig;
@@ -127,22 +128,9 @@ impl TopicDesk {
     /// With the connection properties of the producer (bootstrap, security); what only a producer knows is left out.
     #[must_use]
     pub fn new(properties: &[(String, String)], topic: &str) -> TopicDesk {
-        const CONNECTION: [&str; 9] = [
-            "bootstrap.servers",
-            "client.id",
-            "client.dns.lookup",
-            "broker.address.",
-            "security.",
-            "ssl.",
-            "sasl.",
-            "enable.ssl.",
-            "socket.",
-        ];
         let mut client = ClientConfig::new();
-        for (name, value) in properties {
-            if CONNECTION.iter().any(|prefix| name.starts_with(prefix)) {
-                client.set(name, value);
-            }
+        for (name, value) in connection_properties(properties) {
+            client.set(name, value);
         }
         client.set("allow.auto.create.topics", "false");
         client.set("log.connection.close", "false");

@@ -3,7 +3,11 @@
 //!
 //! `lock` is held while the router runs and names its process. `router.toml` holds the router's id, the number of this
 //! run, the topic and its pinned partition count; it is replaced as a whole: written aside, synced, renamed, and the
-//! directory synced.
+//! directory synced. `offsets` holds how far each partition was acknowledged ([`offsets`]), replaced likewise.
+
+pub mod offsets;
+
+pub use offsets::{OffsetTrail, Offsets, OffsetsFile, OffsetsRead, PartitionOffsets};
 
 use crate::config::{PARTITIONS, ROUTER_ID_BYTES};
 use serde::{Deserialize, Serialize};
@@ -115,7 +119,15 @@ impl StateDir {
     /// # Errors
     /// When the file cannot be read or understood, or is another topic's.
     pub fn read(&self, topic: &str) -> Result<Option<Remembered>, StateError> {
-        let path = self.path.join(ROUTER_FILE);
+        StateDir::peek(&self.path, topic)
+    }
+
+    /// What the last run left in a directory, also while a router runs on it: the file is only ever replaced as a whole.
+    ///
+    /// # Errors
+    /// As [`StateDir::read`].
+    pub fn peek(dir: &Path, topic: &str) -> Result<Option<Remembered>, StateError> {
+        let path = dir.join(ROUTER_FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -131,7 +143,7 @@ impl StateDir {
             return Err(damaged(format!("a router_id of {len} bytes, allowed {:?}", ROUTER_ID_BYTES)));
         }
         if remembered.topic != topic {
-            let (dir, kept, got) = (self.path.clone(), remembered.topic, topic.to_string());
+            let (dir, kept, got) = (dir.to_path_buf(), remembered.topic, topic.to_string());
             return Err(StateError::OtherTopic { dir, kept, got });
         }
         Ok(Some(remembered))
@@ -151,14 +163,27 @@ impl StateDir {
     /// # Errors
     /// What the disk says; the old file is then still there, whole.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
-        let (path, aside) = (self.path.join(name), self.path.join(format!("{name}.new")));
-        let mut file = File::create(&aside).map_err(|error| StateDir::io("writing", &aside, error))?;
-        file.write_all(content)
-            .and_then(|()| file.sync_all())
-            .map_err(|error| StateDir::io("writing", &aside, error))?;
-        fs::rename(&aside, &path).map_err(|error| StateDir::io("renaming", &aside, error))?;
-        let synced = File::open(&self.path).and_then(|dir| dir.sync_all());
-        synced.map_err(|error| StateDir::io("syncing", &self.path, error))
+        replace(&self.path, name, content)
+    }
+
+    /// The file of the acknowledged offsets, for whoever keeps it while the router runs.
+    #[must_use]
+    pub fn offsets_file(&self) -> OffsetsFile {
+        OffsetsFile::new(&self.path)
+    }
+
+    /// How far each of `partitions` was acknowledged when the last run wrote it down.
+    #[must_use]
+    pub fn read_offsets(&self, topic: &str, partitions: u32) -> OffsetsRead {
+        self.offsets_file().read(topic, partitions)
+    }
+
+    /// Replaces the acknowledged offsets, durably.
+    ///
+    /// # Errors
+    /// What the disk says; the old file is then still there, whole.
+    pub fn write_offsets(&self, offsets: &Offsets) -> Result<(), StateError> {
+        self.offsets_file().write(offsets)
     }
 
     /// Where it is.
@@ -172,15 +197,25 @@ impl StateDir {
     }
 }
 
+/// Written aside, synced, renamed, and the directory synced.
+fn replace(dir: &Path, name: &str, content: &[u8]) -> Result<(), StateError> {
+    let (path, aside) = (dir.join(name), dir.join(format!("{name}.new")));
+    let mut file = File::create(&aside).map_err(|error| StateDir::io("writing", &aside, error))?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(|error| StateDir::io("writing", &aside, error))?;
+    fs::rename(&aside, &path).map_err(|error| StateDir::io("renaming", &aside, error))?;
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| StateDir::io("syncing", dir, error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A directory of this test alone, removed when it ends.
-    struct Scratch(PathBuf);
+    pub(super) struct Scratch(pub(super) PathBuf);
 
     impl Scratch {
-        fn new(name: &str) -> Scratch {
+        pub(super) fn new(name: &str) -> Scratch {
             let path = std::env::temp_dir().join(format!("fencepost-state-{}-{name}", std::process::id()));
             fs::create_dir_all(&path).unwrap();
             Scratch(path)

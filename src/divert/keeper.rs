@@ -1,0 +1,66 @@
+//! The keeper: the disk thread's work, one turn at a time. It has no thread and reads no clock.
+
+use super::letters::LetterRoom;
+use super::spilling::SpillRoom;
+use super::{Found, KeeperEnd};
+use crate::letter::LetterSink;
+use crate::spill::Disk;
+use crate::units::{Nanos, PartitionId};
+
+/// The disk thread's half of the diversion.
+pub struct Keeper<D: Disk, L: LetterSink> {
+    ends: Vec<KeeperEnd>,
+    spilling: Option<SpillRoom<D>>,
+    letters: Option<LetterRoom<L, D>>,
+}
+
+impl<D: Disk, L: LetterSink> Keeper<D, L> {
+    /// With a spill, with dead letters, or both.
+    #[must_use]
+    pub fn new(
+        ends: Vec<KeeperEnd>,
+        spilling: Option<SpillRoom<D>>,
+        letters: Option<LetterRoom<L, D>>,
+    ) -> Keeper<D, L> {
+        Keeper { ends, spilling, letters }
+    }
+
+    /// What was found of a partition at open: before the first turn.
+    #[must_use]
+    pub fn found(&self, partition: PartitionId) -> Found {
+        self.spilling.as_ref().map_or_else(Found::default, |spilling| spilling.found(partition))
+    }
+
+    /// The spill.
+    pub fn spilling(&mut self) -> Option<&mut SpillRoom<D>> {
+        self.spilling.as_mut()
+    }
+
+    /// The dead letters.
+    pub fn letters(&mut self) -> Option<&mut LetterRoom<L, D>> {
+        self.letters.as_mut()
+    }
+
+    /// One turn. Returns whether there was work.
+    pub fn turn(&mut self, now: Nanos) -> bool {
+        let Keeper { ends, spilling, letters } = self;
+        let mut worked = false;
+        if let Some(spilling) = spilling {
+            worked |= spilling.turn(ends, now);
+        }
+        if let Some(letters) = letters {
+            worked |= letters.turn(ends, now);
+        }
+        worked
+    }
+
+    /// The shards have left: everything that was ordered is made durable now, or refused. Returns the dead letters that
+    /// nobody has taken.
+    pub fn finish(&mut self, now: Nanos) -> u64 {
+        let Keeper { ends, spilling, letters } = self;
+        if let Some(spilling) = spilling {
+            spilling.finish(ends, now);
+        }
+        letters.as_mut().map_or(0, |letters| letters.finish(ends, now))
+    }
+}

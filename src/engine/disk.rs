@@ -1,0 +1,309 @@
+//! The disk thread: opens what lies in the state directory, turns the keeper, and keeps the file of offsets.
+
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::divert::{DivertLimits, Keeper, LetterRoom, Room, ShardEnd, SpillRoom, ends};
+use crate::hlc::Hlc;
+use crate::letter::{Desk, DeskLimits, Letter, LetterSink, PostBusy, Posted};
+use crate::metrics::SpillPage;
+use crate::shard::shared::{Gate, Shared};
+use crate::spill::{Budget, Disk, OpenError, RealDisk, Recovery, Spill, SpillLimits};
+use crate::state::{OffsetTrail, Offsets, OffsetsFile};
+use crate::topology::{CpuSet, affinity};
+use crate::units::{Nanos, PartitionId};
+use crate::wire;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Under the state directory: what is spilled.
+pub const SPILL_DIR: &str = "spill";
+/// Under the state directory: dead letters that their topic has not taken.
+pub const LETTER_DIR: &str = "dead-letters";
+/// Between two writes of the offsets.
+const OFFSETS_INTERVAL: Nanos = Nanos::from_millis(1_000);
+/// How long the thread sleeps after a turn without work, while there was work lately, and later.
+const NAP: Duration = Duration::from_millis(1);
+const LONG_NAP: Duration = Duration::from_millis(5);
+/// Without work for this long, it sleeps longer.
+const QUIET: Nanos = Nanos::from_millis(100);
+/// The same error about the offsets is logged once in so long.
+const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
+
+/// Where dead letters go.
+pub enum Letters<L> {
+    /// To a topic.
+    Topic(L),
+    /// Nowhere but to the disk.
+    DiskOnly,
+}
+
+impl<L: LetterSink> LetterSink for Letters<L> {
+    fn post(&mut self, token: u64, letter: &Letter<'_>) -> Result<(), PostBusy> {
+        match self {
+            Letters::Topic(sink) => sink.post(token, letter),
+            Letters::DiskOnly => Err(PostBusy::NotReady),
+        }
+    }
+
+    fn collect(&mut self, each: &mut dyn FnMut(u64, Posted<'_>)) {
+        if let Letters::Topic(sink) = self {
+            sink.collect(each);
+        }
+    }
+}
+
+/// What the state directory holds, open.
+pub struct Opened<D: Disk> {
+    spill: Spill<D>,
+    spill_limits: SpillLimits,
+    letters: Spill<D>,
+    letters_found: Recovery,
+    /// The highest stamp of everything on disk.
+    pub highest: Hlc,
+    /// What was found of the spill.
+    pub recovery: Recovery,
+    /// How long it took.
+    pub took: Duration,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
+impl Opened<RealDisk> {
+    /// Opens the spill and the dead letters of a state directory, and mends what a crash left.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(state: &Path, limits: &Limits, partitions: u32) -> Result<Opened<RealDisk>, OpenError> {
+        let began = Instant::now();
+        let spill_limits = limits.spill(partitions);
+        let (mut spill, recovery) = Spill::open(RealDisk, &state.join(SPILL_DIR), spill_limits.clone())?;
+        let (mut letters, letters_found) =
+            Spill::open(RealDisk, &state.join(LETTER_DIR), limits.dead_letters(partitions))?;
+        let highest = highest_of(&mut spill, &mut letters, partitions);
+        let mut warnings = Vec::new();
+        for (what, found) in [(SPILL_DIR, &recovery), (LETTER_DIR, &letters_found)] {
+            if !found.is_whole() {
+                warnings.push(format!(
+                    "the disk damaged {what}: {} settled records lost {:?}, {} damaged places, {} files set aside {:?}; \
+                     `fencepost spill verify {}` says more",
+                    found.lost,
+                    found.lost_ranges,
+                    found.damaged + found.unreadable_pages,
+                    found.quarantined.len(),
+                    found.quarantined,
+                    state.join(what).display()
+                ));
+            }
+        }
+        Ok(Opened { spill, spill_limits, letters, letters_found, highest, recovery, took: began.elapsed(), warnings })
+    }
+}
+
+/// The highest stamp on disk. In a partition of the spill the newest record has it; dead letters are in no order.
+fn highest_of<D: Disk>(spill: &mut Spill<D>, letters: &mut Spill<D>, partitions: u32) -> Hlc {
+    let mut highest = Hlc::ZERO;
+    let mut see = |frame: &[u8]| {
+        if let Ok(decoded) = wire::decode(frame)
+            && decoded.frame.hlc <= Hlc::OBSERVED_MAX
+        {
+            highest = highest.max(decoded.frame.hlc);
+        }
+    };
+    for partition in (0..partitions).map(PartitionId) {
+        spill.read_newest(partition, |stored| see(stored.record.frame));
+        let mut from = 1;
+        loop {
+            let done = letters.read(partition, from, Budget::default(), |stored| see(stored.record.frame));
+            from = done.next;
+            if !done.more {
+                break;
+            }
+        }
+    }
+    highest
+}
+
+/// The keeper and the shards' ways to it.
+pub struct Made<D: Disk, L: LetterSink> {
+    /// For the disk thread.
+    pub keeper: Keeper<D, Letters<L>>,
+    /// One for each shard.
+    pub shard_ends: Vec<ShardEnd>,
+    /// How much room the spill has; `None`: there is none.
+    pub room: Option<Arc<Room>>,
+    /// Its counters.
+    pub page: Arc<SpillPage>,
+}
+
+/// Who the router is, for the dead letters.
+pub struct Who<'a> {
+    /// The topic the triggers are meant for.
+    pub topic: &'a str,
+    /// The router's id.
+    pub router: &'a str,
+    /// The pinned partition count.
+    pub partitions: u32,
+}
+
+/// Puts the keeper together.
+pub fn make<D: Disk, L: LetterSink>(
+    opened: Option<Opened<D>>,
+    letters: Letters<L>,
+    limits: &Limits,
+    who: &Who<'_>,
+) -> Made<D, L> {
+    let pipes = DivertLimits::new(limits.slots_per_shard);
+    let (shard_ends, keeper_ends) = (0..limits.shards).map(|_| ends(&pipes)).unzip();
+    let page = Arc::new(SpillPage::default());
+    let (mut spilling, mut room, mut on_disk, mut found) = (None, None, None, Recovery::default());
+    if let Some(opened) = opened {
+        let shown = Arc::new(Room::new(who.partitions));
+        room = Some(Arc::clone(&shown));
+        let Opened { spill, spill_limits, letters, letters_found, .. } = opened;
+        spilling = Some(SpillRoom::new(spill, spill_limits, limits.spill_sync, shown, Arc::clone(&page)));
+        (on_disk, found) = (Some(letters), letters_found);
+    }
+    let letter_bytes = limits.dead_letter_value_bytes + crate::config::NOTES_BYTES_MAX;
+    let desk_limits = DeskLimits {
+        grace: limits.dead_letter_grace,
+        letter_bytes,
+        memory_bytes: (8 << 20).max(2 * letter_bytes),
+        ..DeskLimits::new(who.partitions)
+    };
+    let desk = Desk::new(letters, on_disk.map(|spill| (spill, &found)), desk_limits);
+    let letter_room = LetterRoom::new(desk, who.topic.to_owned(), who.router.to_owned());
+    Made { keeper: Keeper::new(keeper_ends, spilling, Some(letter_room)), shard_ends, room, page }
+}
+
+/// Which offsets were acknowledged, for the next start.
+pub struct OffsetsKeeper {
+    file: OffsetsFile,
+    trail: OffsetTrail,
+    offsets: Offsets,
+    written: Offsets,
+    write_at: Nanos,
+    logged: Option<Nanos>,
+}
+
+impl OffsetsKeeper {
+    /// Begins with what the start knows.
+    #[must_use]
+    pub fn new(file: OffsetsFile, known: Offsets, ttl: Nanos) -> OffsetsKeeper {
+        let mut trail = OffsetTrail::new(known.partitions.len() as u32, ttl);
+        for (index, offsets) in known.partitions.iter().enumerate() {
+            trail.begin(PartitionId(index as u32), *offsets);
+        }
+        OffsetsKeeper { file, trail, written: known.clone(), offsets: known, write_at: Nanos(0), logged: None }
+    }
+
+    /// Notes what is acknowledged, and writes it when it is time and something has changed.
+    fn turn(&mut self, shared: &Shared, now: Nanos) {
+        if now < self.write_at {
+            return;
+        }
+        self.write_at = now + OFFSETS_INTERVAL;
+        for index in 0..self.offsets.partitions.len() {
+            let partition = PartitionId(index as u32);
+            if let Some(acked) = shared.acked(partition) {
+                self.trail.note(now, partition, acked);
+            }
+        }
+        self.trail.write_to(now, &mut self.offsets);
+        if self.offsets == self.written {
+            return;
+        }
+        match self.file.write(&self.offsets) {
+            Ok(()) => self.written.clone_from(&self.offsets),
+            Err(error) => {
+                if self.logged.is_none_or(|logged| now.since(logged) >= LOG_INTERVAL) {
+                    self.logged = Some(now);
+                    log::error!("{error}; the next start reads more of the topic than it would have to");
+                }
+            }
+        }
+    }
+}
+
+/// The thread, and how to end it.
+pub struct DiskThread {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl DiskThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start<D, L, C>(
+        mut keeper: Keeper<D, L>,
+        mut offsets: Option<OffsetsKeeper>,
+        clock: C,
+        shared: Arc<Shared>,
+        cpus: CpuSet,
+    ) -> std::io::Result<DiskThread>
+    where
+        D: Disk + Send + 'static,
+        D::File: Send,
+        L: LetterSink + 'static,
+        C: Clock,
+    {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&stop);
+        let body = move || {
+            if let Err(error) = affinity::restrict_to(&cpus) {
+                log::warn!("the disk thread is not kept on CPUs {cpus}: {error}");
+            }
+            // The keeper is not used after a panic but to be dropped, so a broken invariant of it is not seen by anyone.
+            let turned = catch_unwind(AssertUnwindSafe(|| {
+                let mut worked_at = Nanos(0);
+                // Acquire, partner: the Release in `finish`: what the shards ordered before is seen.
+                while !is_stopped.load(Ordering::Acquire) {
+                    let now = clock.mono();
+                    if keeper.turn(now) {
+                        worked_at = now;
+                    } else {
+                        let is_quiet = now.since(worked_at) >= QUIET;
+                        std::thread::park_timeout(if is_quiet { LONG_NAP } else { NAP });
+                    }
+                    if let Some(offsets) = &mut offsets {
+                        offsets.turn(&shared, now);
+                    }
+                }
+                let now = clock.mono();
+                let untaken = keeper.finish(now);
+                if let Some(offsets) = &mut offsets {
+                    offsets.write_at = Nanos(0);
+                    offsets.turn(&shared, now);
+                }
+                untaken
+            }));
+            turned.unwrap_or_else(|panic| {
+                shared.close(Gate::Broken);
+                log::error!("the disk thread panicked; the router refuses triggers from now on");
+                std::panic::resume_unwind(panic)
+            })
+        };
+        let thread = std::thread::Builder::new().name("fencepost-disk".into()).spawn(body)?;
+        Ok(DiskThread { stop, thread })
+    }
+
+    /// The shards have left: waits for the last commit, until then at the latest. False: it did not come about.
+    #[must_use]
+    pub fn finish(self, until: Instant) -> bool {
+        self.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !self.thread.is_finished() {
+            log::error!("the disk thread hangs and is left behind");
+            return false;
+        }
+        self.thread.join().is_ok()
+    }
+}

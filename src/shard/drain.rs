@@ -1,0 +1,210 @@
+//! What comes back from the disk, and how a partition is live again.
+
+use super::Core;
+use super::flight::{Copy, Flight, Mode, NO_RING, NONE, Phase};
+use super::shared::FailedReason;
+use crate::dedup::Seen;
+use crate::divert::Parcel;
+use crate::sink::Sink;
+use crate::slab::SlotId;
+use crate::units::{Now, UnixMs};
+use crate::wire;
+
+impl<S: Sink> Core<S> {
+    pub(super) fn take_parcel(&mut self, parcel: &Parcel<'_>, now: Now) {
+        match *parcel {
+            Parcel::Record { partition, sequence, frame } => {
+                let index = self.line_of(partition);
+                let diversion = &mut self.diversions[index as usize];
+                debug_assert!(sequence >= diversion.read_next, "{partition:?}: {sequence} was read before");
+                diversion.read_next = sequence + 1;
+                diversion.parked -= 1;
+                self.take_drained(index, sequence, frame, now);
+            }
+            Parcel::Done { partition, next, lost } => {
+                let index = self.line_of(partition);
+                let diversion = &mut self.diversions[index as usize];
+                diversion.read_next = diversion.read_next.max(next);
+                diversion.is_reading = false;
+                diversion.parked -= lost;
+                let known = lost.min(diversion.known_lost);
+                diversion.known_lost -= known;
+                let fresh = lost - known;
+                if fresh > 0 {
+                    self.in_spill -= fresh;
+                    self.page.corrupt.add(fresh);
+                    log::error!("partition {partition}: the disk lost {fresh} settled triggers below record {next}");
+                }
+            }
+        }
+    }
+
+    /// A record that comes back: through the window once more, and to the end of its line.
+    fn take_drained(&mut self, index: u32, sequence: u64, frame: &[u8], now: Now) {
+        let slot = self.slab.take(frame.len()).expect("a record is taken only when there is room");
+        self.slab.frame_mut(slot).copy_from_slice(frame);
+        self.page.drained.add(1);
+        self.flights[slot.0 as usize] = Flight {
+            accepted: now.mono,
+            line: index,
+            ring: NO_RING,
+            phase: Phase::Waiting,
+            copy: Copy::Synced,
+            is_bare: true,
+            ..Flight::FREE
+        };
+        self.sequences[slot.0 as usize] = sequence;
+        self.mark_settled(slot);
+        let Ok(decoded) = wire::decode(frame) else {
+            self.page.unreadable.add(1);
+            self.start_dying(slot, FailedReason::Unreadable);
+            return;
+        };
+        let trigger = &decoded.frame;
+        let device = wire::device_id_range(frame);
+        let flight = &mut self.flights[slot.0 as usize];
+        (flight.key_at, flight.key_len) = (device.start as u16, device.len() as u16);
+        flight.record_time = match self.limits.record_time_is_event {
+            true => UnixMs(trigger.event_time_ms),
+            false => trigger.accepted.as_ms(),
+        };
+        let is_recovered = sequence <= self.diversions[index as usize].recovered_upto;
+        if is_recovered && self.is_in_topic(index, trigger) {
+            self.page.found_in_topic.add(1);
+            self.conclude_repeat_of_disk(slot);
+            return;
+        }
+        let key = trigger.key();
+        let hash = key.hash_with(&self.limits.hasher);
+        match self.dedup.ask_drained(key, hash, now.mono, slot.0) {
+            Seen::New => self.line_up_drained(index, slot),
+            Seen::Settled => self.conclude_repeat_of_disk(slot),
+            Seen::Pending(other) if self.flights[other as usize].phase == Phase::Spilling => {
+                // A later repeat holds the key: this one is the original, and that one will meet it again.
+                self.dedup.pass_on(other, slot.0);
+                self.flights[other as usize].is_bare = true;
+                self.line_up_drained(index, slot);
+            }
+            // Its own record is durable: whatever becomes of it, the repeat has nothing to add.
+            Seen::Pending(original) if self.flights[original as usize].is_settled => self.conclude_repeat_of_disk(slot),
+            Seen::Pending(original) => {
+                let repeats = std::mem::replace(&mut self.flights[original as usize].repeats, slot.0);
+                let flight = &mut self.flights[slot.0 as usize];
+                (flight.phase, flight.next) = (Phase::Repeat, repeats);
+                self.lines[index as usize].held += 1;
+            }
+        }
+    }
+
+    fn line_up_drained(&mut self, index: u32, slot: SlotId) {
+        self.flights[slot.0 as usize].is_bare = false;
+        let line = &mut self.lines[index as usize];
+        line.push(&mut self.flights, slot);
+        line.frame_bytes += self.slab.frame_len(slot) as u64;
+        if line.unsent == NONE && line.mode == Mode::Flowing {
+            line.unsent = slot.0;
+        }
+        self.keep_sending(index);
+    }
+
+    /// A drained record whose like is in the log, or on its way: its copy is done with.
+    fn conclude_repeat_of_disk(&mut self, slot: SlotId) {
+        self.page.deduplicated.add(1);
+        self.conclude(slot);
+    }
+
+    fn may_be_live(&self, index: u32) -> bool {
+        let (line, diversion) = (&self.lines[index as usize], &self.diversions[index as usize]);
+        let in_line = line.held - diversion.spilling;
+        line.is_diverted
+            && !self.is_cold
+            && !self.is_spilling_rest
+            && line.breaker.is_closed()
+            && line.held <= self.limits.inflight_partition / 8 * 5
+            && in_line <= self.limits.inflight_partition / 2
+            && line.frame_bytes <= self.limits.line_bytes() / 8 * 5
+    }
+
+    /// Live again: nothing is on disk only, so what is still spilling follows on the line.
+    pub(super) fn go_live_if_ready(&mut self, index: u32, now: Now) {
+        let diversion = &self.diversions[index as usize];
+        if diversion.parked > 0
+            || diversion.is_reading
+            || diversion.shadow_at != NONE
+            || !self.may_be_live(index)
+            || (self.is_stopping() && diversion.spilling > 0)
+        {
+            return;
+        }
+        self.lines[index as usize].is_diverted = false;
+        while self.diversions[index as usize].head != NONE {
+            let slot = SlotId(self.diversions[index as usize].head);
+            self.diversions[index as usize].unlink(&mut self.flights, slot);
+            self.lines[index as usize].held -= 1;
+            self.flights[slot.0 as usize].phase = Phase::Waiting;
+            if self.flights[slot.0 as usize].is_bare && !self.ask_again(slot, now) {
+                continue;
+            }
+            let line = &mut self.lines[index as usize];
+            line.push(&mut self.flights, slot);
+            if line.unsent == NONE && line.mode == Mode::Flowing {
+                line.unsent = slot.0;
+            }
+        }
+        self.diversions[index as usize].unwritten = NONE;
+        self.keep_sending(index);
+        self.say_live(index);
+    }
+
+    fn say_live(&mut self, index: u32) {
+        log::info!("partition {}: live again", self.partition(index));
+        self.judge_fill(index);
+    }
+
+    /// A trigger whose key was passed on to an earlier one asks the window again. False: it is a repeat, and has gone.
+    fn ask_again(&mut self, slot: SlotId, now: Now) -> bool {
+        let frame = self.slab.frame(slot);
+        let decoded = wire::decode(frame).expect("a frame of our own can be read");
+        let key = decoded.frame.key();
+        let hash = key.hash_with(&self.limits.hasher);
+        let (index, length) = (self.flights[slot.0 as usize].line, frame.len() as u64);
+        match self.dedup.ask(key, hash, now.mono, slot.0) {
+            Seen::New => {
+                self.flights[slot.0 as usize].is_bare = false;
+                return true;
+            }
+            Seen::Settled => {
+                let mut repeat = std::mem::replace(&mut self.flights[slot.0 as usize].repeats, NONE);
+                self.page.deduplicated.add(1);
+                self.conclude(slot);
+                while repeat != NONE {
+                    let next = self.flights[repeat as usize].next;
+                    self.conclude_repeat(SlotId(repeat));
+                    repeat = next;
+                }
+            }
+            Seen::Pending(original) => {
+                // Its own repeats, and it itself, are repeats of that one.
+                let mut last = slot.0;
+                let own = std::mem::replace(&mut self.flights[slot.0 as usize].repeats, NONE);
+                self.flights[slot.0 as usize].next = own;
+                while self.flights[last as usize].next != NONE {
+                    last = self.flights[last as usize].next;
+                }
+                let flight = &mut self.flights[slot.0 as usize];
+                flight.phase = Phase::Repeat;
+                self.lines[index as usize].held += 1;
+                let others = std::mem::replace(&mut self.flights[original as usize].repeats, slot.0);
+                self.flights[last as usize].next = others;
+            }
+        }
+        self.lines[index as usize].frame_bytes -= length;
+        false
+    }
+
+    /// Whether this very record was read from the topic at start.
+    fn is_in_topic(&self, index: u32, trigger: &wire::Frame<'_>) -> bool {
+        let Some(already) = &self.already else { return false };
+        already.holds(self.partition(index), trigger)
+    }
+}
