@@ -6,7 +6,8 @@ use crate::common_kafka::cluster::Cluster;
 use crate::common_kafka::load::turns_of;
 use crate::common_kafka::{Load, Scratch, alone, fresh_topic};
 use crate::scene::{
-    RATE, append_ms_p99, assert_spilled, config_with_state, count, end, heard, listen, opened, under_load, wait_heard,
+    RATE, append_ms_p99, assert_spilled, config_with_state, count, drain, end, heard, listen, opened, under_load,
+    wait_heard,
 };
 use crate::{kafka, variable};
 use fencepost::engine::Router;
@@ -102,7 +103,7 @@ fn o8_o11_a_topic_that_grows_from_12_to_24_at_load_keeps_its_map_and_its_order_a
     let mut load = Load::new(router.ingress().unwrap());
     let rest = &all[first.len()..first.len() + 2 * RATE as usize];
     load.submit_all(rest);
-    load.settle(&router);
+    drain(&router, &mut load);
     let report = router.shutdown(Duration::from_secs(30));
     assert!(report.counts.add_up() && report.counts.unsettled() == 0, "{}", report.counts);
     let kept = crate::common_kafka::reader::read_topic(&cluster.bootstrap, &topic, 24);
@@ -153,7 +154,7 @@ fn l9_a_topic_deleted_and_made_again_gets_everything_that_came_meanwhile_in_orde
     let mut before = Load::new(router.ingress().unwrap());
     let all = turns_of("deleted", 600, LONG * RATE as usize);
     before.submit_all(&all[..2_000]);
-    before.settle(&router);
+    drain(&router, &mut before);
     let kept = crate::common_kafka::reader::read_topic(&cluster.bootstrap, &topic, PARTITIONS);
     assert_eq!(kept.len(), 2_000);
     admin.delete_topic(&topic);
@@ -163,11 +164,8 @@ fn l9_a_topic_deleted_and_made_again_gets_everything_that_came_meanwhile_in_orde
         admin.create_topic(&topic, PARTITIONS, &[]);
     });
     let began = Instant::now();
-    load.settle(&router);
-    while router.counts().in_spill > 0 && began.elapsed() < crate::common_kafka::PATIENCE {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    println!("all settled {:?} after the last submit", began.elapsed());
+    drain(&router, &mut load);
+    println!("all there {:?} after the last submit", began.elapsed());
     let counts = router.shutdown(Duration::from_secs(30)).counts;
     println!("{counts}");
     let kept = crate::common_kafka::reader::read_topic(&cluster.bootstrap, &topic, PARTITIONS);

@@ -69,15 +69,20 @@ pub fn count(counts: &Counts, name: &str) -> u64 {
     serde_json::to_value(counts).expect("counters are JSON")[name].as_u64().unwrap_or(0)
 }
 
-/// Waits until the disk holds nothing any more, stops, and compares: nothing lost, nothing reordered, and no more repeats
-/// than were sent again unsure.
-pub fn end(router: Router, mut load: Load, bootstrap: &str, topic: &str, partitions: u32) -> Finished {
-    load.settle(&router);
+/// Waits until all of it is settled, and the disk holds nothing any more: it is in the topic then.
+pub fn drain(router: &Router, load: &mut Load) {
+    load.settle(router);
     let began = Instant::now();
     while router.counts().in_spill > 0 {
         assert!(began.elapsed() < PATIENCE, "the spill does not drain: {}", router.counts());
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Drains, stops, and compares: nothing lost, nothing reordered, and no more repeats
+/// than were sent again unsure.
+pub fn end(router: Router, mut load: Load, bootstrap: &str, topic: &str, partitions: u32) -> Finished {
+    drain(&router, &mut load);
     let shed = load.shed;
     let finished = finish(router, &mut [load], bootstrap, topic, partitions);
     let (verdict, counts) = (&finished.verdict, &finished.counts);
