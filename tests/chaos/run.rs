@@ -323,7 +323,8 @@ impl Batch<'_> {
             let config = self.config(Source::Socket, true);
             let mut route = Route::spawn(&config, &self.dir.join("drain-spill.log"));
             route.wait_ready(PATIENCE);
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(15));
+            println!("{in_spill} were in the spill after {:.0} s", began.elapsed().as_secs_f64());
             route.ask_to_stop();
             let report = self.finish(route.wait("the drain of the spill"), None, tally);
             in_spill = report["in_spill"].as_u64().unwrap_or(0);
