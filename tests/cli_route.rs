@@ -629,6 +629,31 @@ fn read_until_settled(answers: impl Read, line: u64) -> Vec<serde_json::Value> {
     panic!("the connection ended at {settled} of {line}");
 }
 
+/// kill -9 within the binding leaves a directory named by the process; in a container the next process has its number.
+#[test]
+fn what_a_killed_process_of_the_same_number_left_beside_the_socket_is_no_hindrance() {
+    let place = Place::new("leftover");
+    let path = place.path("in.sock");
+    let config = place.config(&format!("source = \"unix\"\npath = {path:?}"), "");
+    // The shell's number is that of the route which takes its place.
+    let script = "mkdir -m 700 \"$1/.fp$$\" && touch \"$1/.fp$$/s\" && exec \"$2\" route --json -c \"$3\"";
+    let mut child = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args([place.dir.as_path(), Path::new(env!("CARGO_BIN_EXE_fencepost")), &config])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("ready:") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "it ended before it was ready: {said}");
+    }
+    assert_eq!(fs::read_dir(&place.dir).unwrap().count(), 2, "nothing but the socket and the configuration");
+    let server = Server { child, errors, ready: said };
+    assert_eq!(server.stop().0, Some(0));
+}
+
 #[test]
 fn a_unix_socket_answers_its_peer_and_is_nobody_elses() {
     let place = Place::new("unix");

@@ -82,7 +82,15 @@ impl Listener {
     fn bind_unix(path: &Path) -> io::Result<Listener> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let aside = parent.join(format!(".fp{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&aside)?;
+        let create = || DirBuilder::new().mode(0o700).create(&aside);
+        match create() {
+            // Of a process that was killed between these lines; in a container the next one has its number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                fs::remove_dir_all(&aside)?;
+                create()?;
+            }
+            made => made?,
+        }
         let made = Listener::bind_aside(&aside.join("s"), path);
         let removed = fs::remove_dir_all(&aside);
         let (listener, inode) = made?;
