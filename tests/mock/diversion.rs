@@ -40,17 +40,24 @@ fn an_outage_is_spilled_and_drained_in_order_and_nothing_is_shed() {
     let (router, _) = Router::start(&spilling(&mock.bootstrap(), &topic, &state)).unwrap();
     let mut load = Load::new(router.ingress().unwrap());
     let all = turns(200, 40_000);
-    load.submit_all(&all[..5_000]);
+    all[..5_000].chunks(500).for_each(|part| load.submit_all(part));
     mock.set_round_trip_ms(-1, 3_000);
     // What is under way when the brokers freeze, and all that comes after it, settles all the same.
-    load.submit_all(&all[5_000..30_000]);
+    // At a pace that the ring takes: it is the partitions that shall shed nothing.
+    for part in all[5_000..30_000].chunks(500) {
+        load.submit_all(part);
+        std::thread::sleep(Duration::from_millis(5));
+    }
     load.settle(&router);
     let counts = router.counts();
     assert!(counts.spilled > 0 && counts.in_spill > 0, "{counts}");
     assert_eq!(load.shed, 0, "{counts}");
     mock.set_round_trip_ms(-1, 0);
     // While it is drained, newer ones come in behind it.
-    load.submit_all(&all[30_000..]);
+    for part in all[30_000..].chunks(500) {
+        load.submit_all(part);
+        std::thread::sleep(Duration::from_millis(5));
+    }
     wait_for("the spill to be drained", || router.counts().in_spill == 0);
     let finished = finish(router, &mut [load], &mock.bootstrap(), &topic, 6);
     finished.assert_clean();
@@ -134,6 +141,8 @@ fn d8_what_a_caller_sends_again_after_a_restart_is_collapsed() {
     let (router, _) = Router::start(&config).unwrap();
     let mut load = Load::new(router.ingress().unwrap());
     load.submit_all(&all);
+    load.settle(&router);
+    wait_for("the spill to be drained", || router.counts().in_spill == 0);
     stop(router, &mut [load]);
     // The host is away for longer than the ttl; the start reads by offsets, not by the clock.
     std::thread::sleep(Duration::from_millis(2_500));
@@ -144,6 +153,8 @@ fn d8_what_a_caller_sends_again_after_a_restart_is_collapsed() {
     load.submit_all(&all[5_000..]);
     let more = turns_of("new", 10, 100);
     load.submit_all(&more);
+    load.settle(&router);
+    wait_for("the spill to be drained", || router.counts().in_spill == 0);
     let report = stop(router, &mut [load]);
     assert_eq!((report.counts.delivered, report.counts.deduplicated), (100, 5_000), "{}", report.counts);
     let kept = read_topic(&mock.bootstrap(), &topic, 6);
