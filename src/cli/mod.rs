@@ -7,6 +7,7 @@ mod say;
 mod bench;
 mod check;
 mod demo;
+mod drain;
 mod route;
 mod signals;
 mod spill;

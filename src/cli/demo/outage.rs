@@ -19,8 +19,9 @@ pub struct OutagePlan {
     at: Duration,
     freeze: Duration,
     state: State,
-    /// As they were before.
+    /// The most that was under way before.
     backlog: u64,
+    /// As they were before.
     late: u64,
     before: Stages,
     /// From when everything it had held up was through.
@@ -94,8 +95,14 @@ impl OutagePlan {
         let counts = watch.router.counts();
         self.seen.in_spill_max = self.seen.in_spill_max.max(counts.in_spill);
         match self.state {
-            State::Ahead if Instant::now() >= watch.began + self.at => {
-                self.backlog = watch.backlog();
+            State::Ahead if Instant::now() < watch.began + self.at => {
+                // What is usual shows after the first moments; one look alone may meet the gap between two batches.
+                if Instant::now() > watch.began + self.at / 2 {
+                    self.backlog = self.backlog.max(watch.backlog());
+                }
+            }
+            State::Ahead => {
+                self.backlog = self.backlog.max(watch.backlog());
                 self.late = counts.late;
                 self.before = watch.router.stages();
                 // Relaxed: a record at the very edge may count on either side.
@@ -118,8 +125,8 @@ impl OutagePlan {
                 if counts.in_spill == 0 && self.seen.drained_after.is_none() {
                     self.note_drained(counts.drained);
                 }
-                // Twice what was there before is the same again, for a figure that jumps with each batch.
-                if counts.in_spill == 0 && watch.backlog() <= 2 * self.backlog.max(500) {
+                // The figure jumps with each batch, by about a thousand when all is well.
+                if counts.in_spill == 0 && watch.backlog() <= self.backlog.max(1_000) {
                     watch.inspection.outage_over_us.store(now_us(), Ordering::Relaxed);
                     self.after = Some(watch.router.stages());
                     self.seen.late = watch.router.counts().late - self.late;
@@ -127,7 +134,7 @@ impl OutagePlan {
                     self.state = State::Over;
                 }
             }
-            State::Ahead | State::Over => {}
+            State::Over => {}
         }
         Ok(())
     }
