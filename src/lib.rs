@@ -26,6 +26,7 @@ pub mod topology;
 pub mod divert;
 pub mod engine;
 pub mod ingress;
+pub mod replay;
 pub mod shard;
 pub mod state;
 // -- faces and proof: the checkers recompute the slow, obvious way

@@ -44,14 +44,15 @@ const MAY_USE: &[(&str, &str)] = &[
         "clock units config trigger hlc partition wire ring dedup slab metrics topology state breaker spill sink shard \
          ingress divert letter",
     ),
-    ("replay", "engine config trigger units wire partition verify"),
+    // Which letters the topic holds already, decided without I/O.
+    ("replay", "trigger"),
     // faces: they use the engine, and the words it answers in
     // `where` and `check` ask the broker, and the state directory, without a router; `bench` drives the sink without an
     // engine, with frames of its own in a slab.
     (
         "cli",
         "engine ingress config trigger units partition source state sink metrics clock ring shard sim verify replay http \
-         topology wire slab hlc spill",
+         topology wire slab hlc spill letter",
     ),
     ("http", "engine config metrics units"),
     ("ffi", "engine ingress config trigger units ring shard"),

@@ -7,6 +7,7 @@ mod say;
 mod bench;
 mod check;
 mod demo;
+mod dlq;
 mod drain;
 mod route;
 mod signals;
@@ -32,6 +33,7 @@ pub struct Cli {
 enum Command {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Dlq(dlq::Dlq),
     Route(route::Route),
     Where(whereis::Where),
     Check(check::Check),
@@ -100,6 +102,7 @@ impl Cli {
         let exit = match self.command {
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run(),
+            Command::Dlq(dlq) => dlq.run(),
             Command::Route(route) => route.run(),
             Command::Where(whereis) => whereis.run(),
             Command::Check(check) => check.run(),

@@ -226,7 +226,8 @@ impl Limits {
             reserve_bytes: self.spill_reserve_bytes,
             partition_bytes: self.spill_partition_bytes,
             segment_bytes: self.spill_segment_bytes,
-            record_bytes: FRAME_BYTES_MAX as usize + SPILL_META_BYTES_MAX,
+            // With room beside the frame for notes as long as a dead letter's; the reserve counts on less.
+            record_bytes: FRAME_BYTES_MAX as usize + NOTES_BYTES_MAX,
             ..SpillLimits::new(partitions)
         }
     }

@@ -45,6 +45,8 @@ pub use properties::{CLIENT_ID_BYTES, ClientProperty, FILE_BYTES_MAX, Properties
 pub use reference::reference;
 pub use rules::SOCKET_PATH_BYTES_MAX;
 pub use settings::{DeadLetterSettings, KafkaSettings};
+#[cfg(feature = "cli")]
+pub(crate) use span::parse as parse_span;
 pub use values::{AgeLimit, DeadLetterTopic, Pin};
 pub use words::{DivertPolicy, Idle, RecordTime, RouteFormat, RouteOnShed, RouteSource};
 

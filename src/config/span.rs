@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 /// Reads a span; `None` when it does not have the [`SHAPE`] or is longer than 584 years.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok()?;

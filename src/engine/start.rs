@@ -215,7 +215,8 @@ fn letters_of(
             let is_named = config.dead_letter.topic.is_some();
             if !has_disk && !is_named && matches!(error, TopicError::Missing { .. }) {
                 topic.warnings.push(format!(
-                    "there is no topic for dead letters ({}), and no state.dir: what cannot be delivered is handed back as                      failed; make the topic, name another one as dead_letter.topic, or set it to \"off\"",
+                    "there is no topic for dead letters ({}), and no state.dir: what cannot be delivered is handed back as \
+                     failed; make the topic, name another one as dead_letter.topic, or set it to \"off\"",
                     settings.topic
                 ));
                 return Ok(None);

@@ -22,6 +22,7 @@ pub mod faulty;
 pub mod format;
 mod limits;
 mod line;
+mod outside;
 mod read;
 mod scan;
 mod survey;
@@ -32,6 +33,7 @@ pub use commit::{CommitError, CommitWhy, Committed};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use format::Kind;
 pub use limits::{LimitError, MARKS_A_COMMIT, PARTITIONS, RECORD_BYTES, SEGMENT_BYTES_MAX, SpillLimits};
+pub use outside::read_all;
 pub use read::{Budget, ReadDone};
 pub use survey::{LOST_NAMED, Lost, Recovery, SurveyError};
 

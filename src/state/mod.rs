@@ -119,7 +119,15 @@ impl StateDir {
     /// # Errors
     /// When the file cannot be read or understood, or is another topic's.
     pub fn read(&self, topic: &str) -> Result<Option<Remembered>, StateError> {
-        let path = self.path.join(ROUTER_FILE);
+        StateDir::peek(&self.path, topic)
+    }
+
+    /// What the last run left in a directory, also while a router runs on it: the file is only ever replaced as a whole.
+    ///
+    /// # Errors
+    /// As [`StateDir::read`].
+    pub fn peek(dir: &Path, topic: &str) -> Result<Option<Remembered>, StateError> {
+        let path = dir.join(ROUTER_FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -135,7 +143,7 @@ impl StateDir {
             return Err(damaged(format!("a router_id of {len} bytes, allowed {:?}", ROUTER_ID_BYTES)));
         }
         if remembered.topic != topic {
-            let (dir, kept, got) = (self.path.clone(), remembered.topic, topic.to_string());
+            let (dir, kept, got) = (dir.to_path_buf(), remembered.topic, topic.to_string());
             return Err(StateError::OtherTopic { dir, kept, got });
         }
         Ok(Some(remembered))

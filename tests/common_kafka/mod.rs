@@ -7,6 +7,8 @@
 
 pub mod admin;
 pub mod hand;
+#[cfg(feature = "cli")]
+pub mod letters;
 pub mod load;
 pub mod mock;
 pub mod raw;

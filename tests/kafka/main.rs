@@ -7,6 +7,8 @@
 #[path = "../common_kafka/mod.rs"]
 mod common_kafka;
 
+#[cfg(feature = "cli")]
+mod dlq;
 mod letters;
 mod limits;
 mod outage;

@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Frames of a shard that may be in flight when a small number is asked for: few, so that it is not exceeded by much.
-const WINDOW_MIN: usize = 128;
+/// Where a number is asked for, so many parts of it may be in flight at once: then it is not exceeded by much.
+const PARTS: u64 = 8;
+/// Frames of a shard that may be in flight at the least.
+const WINDOW_MIN: usize = 16;
 
 /// Sends what earlier runs left on disk to the topic, in order, and ends when nothing is left.
 ///
@@ -93,7 +95,7 @@ impl Replay {
         config.divert.policy = Some(DivertPolicy::Spill);
         if let Some(max) = self.max {
             let (shards, inflight) = (usize::from(config.engine.shards), &mut config.inflight);
-            let window = usize::try_from(max).unwrap_or(usize::MAX).max(WINDOW_MIN * shards);
+            let window = usize::try_from(max / PARTS).unwrap_or(usize::MAX).max(WINDOW_MIN * shards);
             inflight.total = inflight.total.min(window);
             inflight.partition = inflight.partition.min((inflight.total / shards / 4).max(1));
             inflight.waiting = inflight.waiting.min(window);

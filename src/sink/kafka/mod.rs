@@ -6,6 +6,7 @@
 
 pub mod features;
 pub mod handle;
+pub mod headers;
 pub mod letters;
 mod reader;
 pub mod tail;

@@ -1,0 +1,72 @@
+//! Where the dead letters and the triggers are: the two topics of a configuration, and how their clusters are reached.
+
+use super::reader::TopicReader;
+use crate::cli::CliError;
+use crate::config::{ClientProperty, Config};
+use rdkafka::config::ClientConfig;
+use std::path::Path;
+
+/// Properties that say how a cluster is reached, by how their names begin.
+const CONNECTION: [&str; 9] = [
+    "bootstrap.servers",
+    "client.id",
+    "client.dns.lookup",
+    "broker.address.",
+    "security.",
+    "ssl.",
+    "sasl.",
+    "enable.ssl.",
+    "socket.",
+];
+
+/// The dead-letter topic of a configuration.
+pub(super) struct Place {
+    pub(super) config: Config,
+    pub(super) topic: String,
+    connection: ClientConfig,
+}
+
+impl Place {
+    /// # Errors
+    /// The configuration is wrong, or has no dead-letter topic.
+    pub(super) fn of(path: &Path) -> Result<Place, CliError> {
+        let config = Config::from_file(path)?;
+        config.limits()?;
+        let Some(settings) = config.dead_letter_settings()? else {
+            return Err(CliError::Usage(
+                "dead_letter.topic = \"off\": there is no topic to read; name it, or give --dir for letters on disk"
+                    .into(),
+            ));
+        };
+        let connection = connection(&settings.bootstrap, &settings.properties);
+        Ok(Place { config, topic: settings.topic, connection })
+    }
+
+    /// A reader of the dead letters, and how many partitions they have.
+    ///
+    /// # Errors
+    /// No answer, or no such topic.
+    pub(super) fn letters(&self) -> Result<(TopicReader, u32), CliError> {
+        let reader = TopicReader::new(&self.connection, &self.topic)?;
+        match reader.partitions()? {
+            Some(partitions) => Ok((reader, partitions)),
+            None => Err(CliError::Unavailable(format!(
+                "the dead-letter topic {} is not on {}: nothing was dead-lettered yet, or dead_letter.topic is another",
+                self.topic,
+                self.connection.get("bootstrap.servers").unwrap_or_default()
+            ))),
+        }
+    }
+}
+
+/// What a consumer needs of the client properties: how the cluster is reached, and nothing of a producer's.
+pub(super) fn connection(bootstrap: &str, properties: &[ClientProperty]) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("bootstrap.servers", bootstrap);
+    for property in properties {
+        if CONNECTION.iter().any(|prefix| property.name.starts_with(prefix)) {
+            client.set(&property.name, property.value.expose());
+        }
+    }
+    client
+}
