@@ -1,8 +1,9 @@
 //! `fencepost route`: the daemon. Triggers from a file, standard input or the peers of a socket, to the topic.
 //!
 //! Pressure travels back to the source: what the router sheds is held and offered again, in order, and nothing more is
-//! read meanwhile. What is malformed or breaks a rule is reported with its line and passed over. At the source's end, or
-//! at the first signal, the router drains, and the closing report says what became of every line.
+//! read meanwhile; or it goes to the dead letters at once (`route.on_shed`). What is malformed or breaks a rule is reported
+//! with its line and goes to the dead letters as it came. At the source's end, or at the first signal, the router drains,
+//! and the closing report says what became of every line. `SIGHUP` reads the list of known fences anew.
 
 mod closing;
 mod connection;
@@ -12,9 +13,9 @@ mod pump;
 mod resume;
 mod stream;
 
-use super::signals::Signals;
+use super::signals::{Reload, Signals};
 use super::{CliError, Exit};
-use crate::config::{Config, RouteFormat, RouteSource};
+use crate::config::{Config, KnownFences, RouteFormat, RouteOnShed, RouteSource};
 use crate::engine::Router;
 use crate::source::Format;
 use clap::Args;
@@ -30,9 +31,11 @@ use std::time::Instant;
 /// protobuf fencepost.v1.Trigger instead, the length in front of each as 4 bytes, highest first.
 ///
 /// A peer of a socket gets a line for each of its lines that is refused: {"line":12,"error":"malformed","message":"…"}.
-/// When its first line is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines settle.
+/// When its first line that is not blank is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines
+/// settle. A line that is refused settles when the dead letters have it.
 ///
-/// SIGTERM, SIGINT and SIGHUP stop the reading and drain; a second one, or one before the start is done, ends at once. Exit codes: 0 everything was delivered; 1
+/// SIGHUP reads the list of validate.fences anew; one that cannot be read leaves the old list in place. SIGTERM and SIGINT
+/// stop the reading and drain; a second one, or one before the start is done, ends at once. Exit codes: 0 everything was delivered; 1
 /// something was malformed, rejected, failed, is unsettled, or was read and not taken before a stop (of a socket's lines,
 /// only what failed or is unsettled counts: its peers know of the others; with route.resume, what was not taken is no loss:
 /// the next run reads it); 2 the configuration; 3 the source or the broker is not available.
@@ -68,9 +71,12 @@ impl Route {
         let config = self.configuration()?;
         let limits = config.limits()?;
         let intake = Intake::open(&config)?;
+        let listening = |error| CliError::Unavailable(format!("signals: {error}"));
+        // From here on: whoever asks for a reload while the router starts does not want it to end.
+        let reload = Reload::listen().map_err(listening)?;
         let (router, readiness) = Router::start(&config)?;
         // Until here nothing was accepted, and opening may wait for ever: a signal ended the process at once.
-        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
+        let signals = Signals::listen_beside(reload).map_err(listening)?;
         for warning in router.warnings() {
             tell!("warning: {warning}");
         }
@@ -79,6 +85,13 @@ impl Route {
         tell!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
         if readiness.is_cold {
             tell!("warning: the broker is away; what comes in waits until it is back");
+        }
+        if config.route.on_shed == RouteOnShed::DeadLetter
+            && router.ingress().is_some_and(|ingress| !ingress.has_dead_letters())
+        {
+            tell!(
+                "warning: route.on_shed = \"dead-letter\", and there is nowhere for dead letters: what is shed waits"
+            );
         }
         let tally = Tally::default();
         let began = Instant::now();
@@ -121,6 +134,27 @@ struct Setup<'a> {
     signals: &'a Signals,
     tally: &'a Tally,
     shutdown_limit: std::time::Duration,
+}
+
+impl Setup<'_> {
+    /// Reads anew what may change while routing, if a signal asked for it. To be called often.
+    fn reload_if_asked(&self) {
+        if !self.signals.asked_to_reload() {
+            return;
+        }
+        let Some(path) = &self.config.validate.fences else {
+            tell!("SIGHUP: there is nothing to reload, since validate.fences is not set; other keys need a restart");
+            return;
+        };
+        match KnownFences::read(path) {
+            Ok(fences) => {
+                let count = fences.len();
+                self.router.reload_fences(Some(fences));
+                tell!("SIGHUP: reloaded validate.fences, {count} fences are known");
+            }
+            Err(error) => tell!("SIGHUP: the list of fences stays as it was: {error}"),
+        }
+    }
 }
 
 /// What a source left when it ended.
