@@ -184,24 +184,22 @@ impl<C: Clock> Ingress<C> {
         }
     }
 
-    /// Offers triggers in order and stops at the first that is shed or finds the ingress closed, so that nothing overtakes
-    /// it: the caller offers the rest again, from there. `each` gets the index of each trigger before it, and the answer.
+    /// Offers triggers in order and stops at the first that is refused, so that nothing overtakes it: the caller decides
+    /// what becomes of it, and offers the rest again, from there. `each` gets the index of each trigger before it, and the
+    /// answer.
     ///
     /// # Errors
     /// The index of the trigger that was not taken, and why: it and all behind it are still the caller's.
-    pub fn submit_until_shed(
+    pub fn submit_until_refused(
         &mut self,
         triggers: &[Trigger<'_>],
-        mut each: impl FnMut(usize, Result<Accepted, Reason>),
+        mut each: impl FnMut(usize, Accepted),
     ) -> Result<(), (usize, Refused)> {
         let began = self.clock.mono();
         let batch = Publish(self);
         for (index, trigger) in triggers.iter().enumerate() {
-            match batch.0.stage(trigger, began) {
-                Ok((accepted, _)) => each(index, Ok(accepted)),
-                Err(Refused::Rejected(reason)) => each(index, Err(reason)),
-                Err(refused @ (Refused::Shed(_) | Refused::Closed(_))) => return Err((index, refused)),
-            }
+            let (accepted, _) = batch.0.stage(trigger, began).map_err(|refused| (index, refused))?;
+            each(index, accepted);
         }
         Ok(())
     }
@@ -475,9 +473,9 @@ mod tests {
     use crate::sink::null::NullSink;
     use crate::trigger::State;
 
-    /// Nothing behind a shed trigger is taken, so that nothing overtakes it; rejections are answered and passed.
+    /// Nothing behind a refused trigger is taken, so that nothing overtakes it.
     #[test]
-    fn a_batch_stops_where_it_is_shed_and_goes_on_from_there() {
+    fn a_batch_stops_where_it_is_refused_and_goes_on_from_there() {
         let mut config = Config::default();
         (config.queue.capacity, config.queue.ingresses) = (64, 1);
         let blueprint = Blueprint {
@@ -496,22 +494,23 @@ mod tests {
         let now = SystemClock::new().now().wall.as_ms().0;
         let mut triggers: Vec<_> = (0..100).map(|at| Trigger::new("d", "f", State::Enter, now - at * 1_000)).collect();
         triggers[3].fence_id = "";
-        let (mut from, mut seqs, mut stops) = (0, Vec::new(), 0);
-        loop {
-            let mut rejected = Vec::new();
-            let answer = ingress.submit_until_shed(&triggers[from..], |index, answer| match answer {
-                Ok(accepted) => seqs.push(accepted.seq.0),
-                Err(reason) => rejected.push((from + index, reason)),
-            });
-            assert_eq!(rejected, if from == 0 { vec![(3, Reason::EmptyFenceId)] } else { vec![] });
-            let Err((index, refused)) = answer else { break };
+        let (mut from, mut seqs, mut stops, mut rejected) = (0, Vec::new(), 0, Vec::new());
+        while let Err((taken, refused)) =
+            ingress.submit_until_refused(&triggers[from..], |_, accepted| seqs.push(accepted.seq.0))
+        {
+            from += taken;
+            assert_eq!(seqs.len(), from - rejected.len());
+            if let Refused::Rejected(reason) = refused {
+                rejected.push((from, reason));
+                from += 1;
+                continue;
+            }
             assert_eq!(refused, Refused::Shed(ShedWhy::Queue));
-            from += index;
-            assert_eq!(seqs.len(), from - 1);
             stops += 1;
             // The shard makes room.
             assembly.shards[0].turn();
         }
+        assert_eq!(rejected, [(3, Reason::EmptyFenceId)]);
         assert!(stops > 0, "100 do not fit a ring of 64");
         assert_eq!(seqs, (1..=99).collect::<Vec<_>>());
     }

@@ -501,9 +501,10 @@ pub(super) static KEYS: &[Key] = &[
         |config| Value::Bool(config.route.resume)),
     key!("route.on_shed", Kind::Word(RouteOnShed::NAMES),
         "What becomes of a trigger that submit sheds. `wait`: the source is read no further until there is room. \
-         `dead-letter`: it goes to the dead-letter topic, and the source goes on.",
+         `dead-letter`: it goes to the dead letters at once, without a second try, and the source goes on; later triggers of \
+         its device overtake it. Where these have no room either, the source waits.",
         fix: "write \"wait\" unless the source cannot wait",
-        rule: "a source that can wait loses nothing",
+        rule: "a source that can wait keeps every device's order",
         |config| word(config.route.on_shed.name())),
 ];
 

@@ -1,9 +1,11 @@
 //! The feed: blocks of bytes in, batches of triggers out. One buffer, sized once; what a block ends within waits at its
-//! front for the next one.
+//! front for the next one. A second one of the same size takes copies of lines with escapes, which parsing changes: the
+//! bytes of every line are there as they came until the next batch.
 
 use super::{Fault, frames, ndjson};
 use crate::trigger::{State, Trigger};
 use std::io::{self, Read};
+use std::ops::Range;
 
 /// Triggers of a batch at the most.
 pub const BATCH: usize = 256;
@@ -28,18 +30,40 @@ pub struct Position {
     pub offset: u64,
 }
 
-/// Triggers in order, each with the number of its line, counted from 1.
+/// A line or frame that is no trigger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faulty<'a> {
+    /// Its number.
+    pub line: u64,
+    /// What is wrong with it.
+    pub fault: Fault,
+    /// Its bytes as they came, without the newline behind a line or the length in front of a frame; of one that is too
+    /// long, the first.
+    pub raw: &'a [u8],
+}
+
+/// Triggers in order, each with the number of its line, counted from 1; and beside them the faults, in order.
 pub struct Batch<'a> {
     triggers: [Trigger<'a>; BATCH],
     lines: [u64; BATCH],
+    raws: [&'a [u8]; BATCH],
     len: usize,
+    faults: [Option<Faulty<'a>>; FAULTS],
+    faults_len: usize,
 }
 
 impl<'a> Batch<'a> {
     /// None yet.
     #[must_use]
     pub fn new() -> Batch<'a> {
-        Batch { triggers: [Trigger::new("", "", State::Enter, 0); BATCH], lines: [0; BATCH], len: 0 }
+        Batch {
+            triggers: [Trigger::new("", "", State::Enter, 0); BATCH],
+            lines: [0; BATCH],
+            raws: [&[]; BATCH],
+            len: 0,
+            faults: [const { None }; FAULTS],
+            faults_len: 0,
+        }
     }
 
     /// The triggers.
@@ -54,10 +78,28 @@ impl<'a> Batch<'a> {
         &self.lines[..self.len]
     }
 
-    fn push(&mut self, trigger: Trigger<'a>, line: u64) {
+    /// The bytes that each came as, without the newline behind a line or the length in front of a frame.
+    #[must_use]
+    pub fn raws(&self) -> &[&'a [u8]] {
+        &self.raws[..self.len]
+    }
+
+    /// The faults.
+    pub fn faults(&self) -> impl ExactSizeIterator<Item = &Faulty<'a>> {
+        // Those up to the length are there.
+        self.faults[..self.faults_len].iter().map(|faulty| faulty.as_ref().expect("pushed"))
+    }
+
+    fn push(&mut self, trigger: Trigger<'a>, line: u64, raw: &'a [u8]) {
         self.triggers[self.len] = trigger;
         self.lines[self.len] = line;
+        self.raws[self.len] = raw;
         self.len += 1;
+    }
+
+    fn push_fault(&mut self, line: u64, fault: Fault, raw: &'a [u8]) {
+        self.faults[self.faults_len] = Some(Faulty { line, fault, raw });
+        self.faults_len += 1;
     }
 }
 
@@ -81,6 +123,8 @@ enum Skip {
 pub struct Feed {
     format: Format,
     buffer: Box<[u8]>,
+    /// As long as the buffer: what is in it, with escapes, is there once more at the most.
+    copies: Box<[u8]>,
     start: usize,
     end: usize,
     line_bytes_max: usize,
@@ -99,16 +143,18 @@ pub struct Feed {
 
 impl Feed {
     /// A feed that reads up to `block_bytes` at once and takes lines (without their newline) or frames (without their
-    /// length) of up to `line_bytes_max`. It holds the sum of both in memory.
+    /// length) of up to `line_bytes_max`. It holds twice the sum of both in memory.
     ///
     /// # Panics
     /// If either is 0.
     #[must_use]
     pub fn new(format: Format, line_bytes_max: usize, block_bytes: usize) -> Feed {
         assert!(line_bytes_max > 0 && block_bytes > 0, "a feed holds at least a byte");
+        let bytes = line_bytes_max + frames::LENGTH_BYTES + block_bytes;
         Feed {
             format,
-            buffer: vec![0; line_bytes_max + frames::LENGTH_BYTES + block_bytes].into_boxed_slice(),
+            buffer: vec![0; bytes].into_boxed_slice(),
+            copies: vec![0; bytes].into_boxed_slice(),
             start: 0,
             end: 0,
             line_bytes_max,
@@ -218,14 +264,45 @@ impl Feed {
         }
     }
 
-    /// Takes lines or frames until a bound of the batch is reached or the rest is not whole. Faults are added to
-    /// `faults` with their line. False: there was nothing to take, read on.
-    pub fn batch<'a>(&'a mut self, batch: &mut Batch<'a>, faults: &mut Vec<(u64, Fault)>) -> bool {
+    /// Takes the blank lines at the front, and returns how many there were.
+    pub fn pass_blank(&mut self) -> u64 {
+        let before = self.position.lines;
+        while self.format == Format::Ndjson && self.is_between() && self.peek().is_some_and(is_blank) {
+            self.drop_peeked();
+            self.position.lines += 1;
+        }
+        self.position.lines - before
+    }
+
+    /// Takes what is begun and not whole, as a line of its own; nobody waits for its end. `None`: nothing is begun, or it
+    /// was taken already, being too long. The fault, where it is known without the end; and the bytes.
+    pub fn abandon(&mut self) -> Option<(Option<Fault>, &[u8])> {
+        if self.start == self.end || !self.is_between() {
+            return None;
+        }
+        let (from, taken) = (self.start, self.end - self.start);
+        self.start = self.end;
+        self.position.lines += 1;
+        self.position.offset += taken as u64;
+        let rest = &self.buffer[from..self.end];
+        Some(match (self.format, rest.split_first_chunk::<{ frames::LENGTH_BYTES }>()) {
+            (Format::Frames, Some((len, content))) => {
+                let (len, limit) = (u32::from_be_bytes(*len), self.line_bytes_max);
+                ((len as usize > limit).then_some(Fault::FrameTooLong { len, limit }), content)
+            }
+            _ => (None, rest),
+        })
+    }
+
+    /// Takes lines or frames until a bound of the batch is reached or the rest is not whole. False: there was nothing to
+    /// take, read on.
+    pub fn batch<'a>(&'a mut self, batch: &mut Batch<'a>) -> bool {
         let mut rest = &mut self.buffer[self.start..self.end];
+        let mut copies = &mut *self.copies;
         let whole = rest.len();
         let mut lines = self.position.lines;
         let mut left = 0;
-        while !self.is_left && batch.len < BATCH && faults.len() < FAULTS {
+        while !self.is_left && batch.len < BATCH && batch.faults_len < FAULTS {
             let cut = match self.format {
                 Format::Ndjson => cut_line(rest, self.line_bytes_max, self.is_ended, &mut self.skip),
                 Format::Frames => {
@@ -236,11 +313,12 @@ impl Feed {
             match cut {
                 Cut::Nothing => break,
                 Cut::Skip(bytes) => rest = &mut std::mem::take(&mut rest)[bytes..],
-                Cut::Fault(bytes, fault) => {
-                    rest = &mut std::mem::take(&mut rest)[bytes..];
+                Cut::Fault { bytes, raw, fault } => {
+                    let (item, later) = std::mem::take(&mut rest).split_at_mut(bytes);
+                    rest = later;
                     lines += 1;
                     if lines > self.known {
-                        faults.push((lines, fault));
+                        batch.push_fault(lines, fault, &item[raw]);
                     }
                 }
                 Cut::Item { before, len, after } => {
@@ -250,18 +328,24 @@ impl Feed {
                     if lines <= self.known {
                         continue;
                     }
-                    let trigger = match self.format {
+                    let (trigger, raw) = match self.format {
                         Format::Ndjson if is_blank(item) && (after > 0 || !self.leaves_unfinished) => continue,
-                        Format::Ndjson => ndjson::parse(item).map_err(Fault::from),
-                        Format::Frames => frames::parse(item).map_err(Fault::from),
+                        Format::Ndjson => {
+                            let (trigger, raw) = ndjson::parse_keeping(item, &mut copies);
+                            (trigger.map_err(Fault::from), raw)
+                        }
+                        Format::Frames => {
+                            let item: &[u8] = item;
+                            (frames::parse(item).map_err(Fault::from), item)
+                        }
                     };
                     match trigger {
-                        Ok(trigger) => batch.push(trigger, lines),
+                        Ok(trigger) => batch.push(trigger, lines, raw),
                         Err(_) if self.leaves_unfinished && self.format == Format::Ndjson && after == 0 => {
                             (self.is_left, left) = (true, len);
                             lines -= 1;
                         }
-                        Err(fault) => faults.push((lines, fault)),
+                        Err(fault) => batch.push_fault(lines, fault, raw),
                     }
                 }
             }
@@ -288,8 +372,8 @@ enum Cut {
     Nothing,
     /// So many bytes of no interest.
     Skip(usize),
-    /// A line or frame to be passed over, of which so many bytes are there.
-    Fault(usize, Fault),
+    /// A line or frame to be passed over, of which so many bytes are there, and which of them are its own.
+    Fault { bytes: usize, raw: Range<usize>, fault: Fault },
     /// A line or frame with what goes around it.
     Item { before: usize, len: usize, after: usize },
 }
@@ -310,11 +394,14 @@ fn cut_line(rest: &[u8], limit: usize, is_ended: bool, skip: &mut Skip) -> Cut {
         };
     }
     match newline {
-        Some(at) if at > limit => Cut::Fault(at + 1, Fault::LineTooLong { limit }),
+        Some(at) if at > limit => {
+            Cut::Fault { bytes: at + 1, raw: 0..limit, fault: Fault::LineTooLong { len: Some(at), limit } }
+        }
         Some(at) => Cut::Item { before: 0, len: at, after: 1 },
         None if rest.len() > limit => {
             *skip = Skip::ToNewline;
-            Cut::Fault(rest.len(), Fault::LineTooLong { limit })
+            let len = is_ended.then_some(rest.len());
+            Cut::Fault { bytes: rest.len(), raw: 0..limit, fault: Fault::LineTooLong { len, limit } }
         }
         None if is_ended => Cut::Item { before: 0, len: rest.len(), after: 0 },
         None => Cut::Nothing,
@@ -328,21 +415,30 @@ fn cut_frame(rest: &[u8], limit: usize, is_ended: bool, skip: &mut Skip) -> Cut 
         *skip = if here as u64 == left { Skip::Nothing } else { Skip::Bytes(left - here as u64) };
         return if here == 0 { Cut::Nothing } else { Cut::Skip(here) };
     }
-    let cut = |missing| if is_ended { Cut::Fault(rest.len(), Fault::FrameCut { missing }) } else { Cut::Nothing };
     if rest.is_empty() {
         return Cut::Nothing;
     }
+    let cut = |from: usize, missing| match is_ended {
+        true => Cut::Fault { bytes: rest.len(), raw: from..rest.len(), fault: Fault::FrameCut { missing } },
+        false => Cut::Nothing,
+    };
     let Some((len, content)) = rest.split_first_chunk::<{ frames::LENGTH_BYTES }>() else {
-        return cut(frames::LENGTH_BYTES - rest.len());
+        return cut(0, frames::LENGTH_BYTES - rest.len());
     };
     let len = u32::from_be_bytes(*len);
     if len as usize > limit {
-        *skip = Skip::Bytes(u64::from(len));
-        return Cut::Fault(frames::LENGTH_BYTES, Fault::FrameTooLong { len, limit });
+        // Its first bytes are kept: they say more than the number does.
+        let kept = content.len().min(limit);
+        if kept < limit && !is_ended {
+            return Cut::Nothing;
+        }
+        *skip = Skip::Bytes(u64::from(len) - kept as u64);
+        let raw = frames::LENGTH_BYTES..frames::LENGTH_BYTES + kept;
+        return Cut::Fault { bytes: raw.end, raw, fault: Fault::FrameTooLong { len, limit } };
     }
     let len = len as usize;
     if content.len() < len {
-        return cut(len - content.len());
+        return cut(frames::LENGTH_BYTES, len - content.len());
     }
     Cut::Item { before: frames::LENGTH_BYTES, len, after: 0 }
 }

@@ -1,7 +1,7 @@
 //! Sources: bytes of a file, a pipe or a socket → triggers, for whoever routes them.
 //!
 //! [`Feed`] cuts what was read into lines or frames, in memory that was sized at the start: a line or frame above the
-//! limit is named and passed over, whatever its length. [`ndjson`] reads one line, [`frames`] one frame. [`Trail`] knows
+//! limit is named and passed over, whatever its length; what is no trigger is handed on as the bytes it came as. [`ndjson`] reads one line, [`frames`] one frame. [`Trail`] knows
 //! up to which line everything is settled. Nothing here reads a clock, opens anything, or allocates for a line; a trigger
 //! borrows from the block it was read in, where its escapes are resolved in place.
 //!
@@ -15,7 +15,7 @@ pub mod ndjson;
 mod tests;
 mod trail;
 
-pub use feed::{BATCH, Batch, FAULTS, Feed, Format, Position};
+pub use feed::{BATCH, Batch, FAULTS, Faulty, Feed, Format, Position};
 pub use trail::Trail;
 
 use crate::wire::DecodeError;
@@ -32,8 +32,10 @@ pub enum Fault {
     #[error(transparent)]
     Frame(#[from] DecodeError),
     /// The line has no end within the limit.
-    #[error("the line is longer than {limit} bytes: shorten it, or raise route.line_bytes_max")]
+    #[error("the line is longer than {limit} bytes{}: shorten it, or raise route.line_bytes_max", in_all(*len))]
     LineTooLong {
+        /// How many there are, if its end was near.
+        len: Option<usize>,
         /// `route.line_bytes_max`.
         limit: usize,
     },
@@ -56,7 +58,17 @@ pub enum Fault {
     },
 }
 
+fn in_all(len: Option<usize>) -> String {
+    len.map_or_else(String::new, |len| format!(", it has {len}"))
+}
+
 impl Fault {
+    /// Whether only the first bytes of the line or frame are at hand.
+    #[must_use]
+    pub const fn is_too_long(&self) -> bool {
+        matches!(self, Fault::LineTooLong { .. } | Fault::FrameTooLong { .. })
+    }
+
     /// A short name for scripts. It never changes; a new fault gets a new one.
     #[must_use]
     pub const fn code(&self) -> &'static str {

@@ -139,7 +139,33 @@ pub fn parse(line: &mut [u8]) -> Result<Trigger<'_>, NotATrigger> {
         Some(found) => found,
         None => Reader { line, at: 0 }.object()?,
     };
+    trigger(line, &found)
+}
+
+/// As [`parse`], with the line's bytes as they came: itself, or where it has escapes, a copy at the front of `copies`,
+/// which must have room for it.
+#[inline]
+pub(super) fn parse_keeping<'a>(
+    line: &'a mut [u8],
+    copies: &mut &'a mut [u8],
+) -> (Result<Trigger<'a>, NotATrigger>, &'a [u8]) {
+    if let Some(found) = usual::<false>(line).or_else(|| usual::<true>(line)) {
+        let line: &[u8] = line;
+        return (trigger(line, &found), line);
+    }
+    let copy = memchr::memchr(b'\\', line).map(|_| {
+        let (copy, later) = std::mem::take(copies).split_at_mut(line.len());
+        *copies = later;
+        copy.copy_from_slice(line);
+        &*copy
+    });
+    let found = Reader { line: &mut *line, at: 0 }.object();
     let line: &[u8] = line;
+    (found.and_then(|found| trigger(line, &found)), copy.unwrap_or(line))
+}
+
+#[inline(always)]
+fn trigger<'a>(line: &'a [u8], found: &Found) -> Result<Trigger<'a>, NotATrigger> {
     Ok(Trigger {
         device_id: text(line, found.device_id)?,
         fence_id: text(line, found.fence_id)?,

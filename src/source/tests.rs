@@ -294,7 +294,7 @@ type Outcome = Result<Owned, &'static str>;
 /// Everything that a feed makes of `bytes`, which come in blocks of these sizes, over and over.
 fn read_all(format: Format, bytes: &[u8], blocks: &[usize]) -> (Vec<(u64, Outcome)>, Position) {
     let mut feed = Feed::new(format, LINE_BYTES_MAX, 1_024);
-    let (mut all, mut faults, mut rest) = (Vec::new(), Vec::new(), bytes);
+    let (mut all, mut rest) = (Vec::new(), bytes);
     let mut sizes = blocks.iter().cycle();
     let mut is_over = false;
     while !is_over {
@@ -305,11 +305,11 @@ fn read_all(format: Format, bytes: &[u8], blocks: &[usize]) -> (Vec<(u64, Outcom
         is_over = count == 0;
         loop {
             let mut batch = Batch::new();
-            if !feed.batch(&mut batch, &mut faults) {
+            if !feed.batch(&mut batch) {
                 break;
             }
             all.extend(batch.triggers().iter().zip(batch.lines()).map(|(trigger, line)| (*line, Ok(owned(trigger)))));
-            all.extend(faults.drain(..).map(|(line, fault)| (line, Err(fault.code()))));
+            all.extend(batch.faults().map(|faulty| (faulty.line, Err(faulty.fault.code()))));
         }
     }
     assert!(!feed.is_within() || matches!(all.last(), Some((_, Err("line_too_long" | "frame_too_long")))));
@@ -366,10 +366,10 @@ fn an_earlier_runs_lines_are_counted_and_not_looked_at() {
     let mut feed =
         Feed::new(Format::Ndjson, LINE_BYTES_MAX, 1_024).starting_at(Position { lines: 10, offset: 500 }, 12);
     feed.fill(&mut text.as_bytes()).unwrap();
-    let (mut batch, mut faults) = (Batch::new(), Vec::new());
-    assert!(feed.batch(&mut batch, &mut faults));
+    let mut batch = Batch::new();
+    assert!(feed.batch(&mut batch));
     assert_eq!(batch.lines(), [15]);
-    assert_eq!(faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [14]);
+    assert_eq!(batch.faults().map(|faulty| faulty.line).collect::<Vec<_>>(), [14]);
     assert_eq!(feed.fresh_lines(), 3);
     assert_eq!(feed.position(), Position { lines: 15, offset: 500 + text.len() as u64 });
 }
@@ -382,12 +382,12 @@ fn an_unfinished_last_line_is_left_for_later() {
         loop {
             let is_over = feed.fill(&mut rest).unwrap() == 0;
             loop {
-                let (mut batch, mut faults) = (Batch::new(), Vec::new());
-                if !feed.batch(&mut batch, &mut faults) {
+                let mut batch = Batch::new();
+                if !feed.batch(&mut batch) {
                     break;
                 }
                 count += batch.triggers().len();
-                assert_eq!(faults, [], "{bytes:?}");
+                assert_eq!(batch.faults().next(), None, "{bytes:?}");
             }
             if is_over {
                 return (count, feed.position(), feed.has_left());
@@ -421,7 +421,107 @@ fn the_first_line_may_be_for_somebody_else() {
     feed.fill(&mut format!(":true}}\n{USUAL}\n").as_bytes()).unwrap();
     assert_eq!(feed.peek(), Some(&b"{\"acks\":true}"[..]));
     feed.drop_peeked();
-    let (mut batch, mut faults) = (Batch::new(), Vec::new());
-    assert!(feed.batch(&mut batch, &mut faults));
-    assert_eq!((batch.lines(), faults.len()), (&[1][..], 0));
+    let mut batch = Batch::new();
+    assert!(feed.batch(&mut batch));
+    assert_eq!((batch.lines(), batch.faults().len()), (&[1][..], 0));
+}
+
+#[test]
+fn blank_lines_in_front_are_passed_and_counted() {
+    let mut feed = Feed::new(Format::Ndjson, LINE_BYTES_MAX, 1_024);
+    feed.fill(&mut &b"\n \t\r\n{\"acks\""[..]).unwrap();
+    assert_eq!((feed.pass_blank(), feed.peek()), (2, None));
+    feed.fill(&mut format!(":true}}\n\n{USUAL}\n").as_bytes()).unwrap();
+    assert_eq!((feed.pass_blank(), feed.peek()), (0, Some(&b"{\"acks\":true}"[..])));
+    feed.drop_peeked();
+    let mut batch = Batch::new();
+    assert!(feed.batch(&mut batch));
+    assert_eq!(batch.lines(), [4]);
+    assert_eq!(feed.position().lines, 4);
+}
+
+/// The bytes of every line as a feed hands them on, with its number.
+fn raws(format: Format, bytes: &[u8], blocks: &[usize]) -> Vec<(u64, Vec<u8>)> {
+    let mut feed = Feed::new(format, LINE_BYTES_MAX, 1_024);
+    let (mut all, mut rest) = (Vec::new(), bytes);
+    let mut sizes = blocks.iter().cycle();
+    loop {
+        let size = (*sizes.next().unwrap()).min(rest.len());
+        let count = feed.fill(&mut &rest[..size]).unwrap();
+        rest = &rest[count..];
+        loop {
+            let mut batch = Batch::new();
+            if !feed.batch(&mut batch) {
+                break;
+            }
+            all.extend(batch.lines().iter().zip(batch.raws()).map(|(line, raw)| (*line, raw.to_vec())));
+            all.extend(batch.faults().map(|faulty| (faulty.line, faulty.raw.to_vec())));
+        }
+        if count == 0 {
+            all.sort();
+            return all;
+        }
+    }
+}
+
+#[test]
+fn every_line_is_there_as_it_came() {
+    let escaped = USUAL.replace("vessel", "\\u0076\\\\\\n\\ud83d\\ude9a");
+    let long = "\\u0041".repeat(1_000);
+    let lines: Vec<Vec<u8>> = vec![
+        USUAL.into(),
+        escaped.clone().into(),
+        format!("{escaped}\r").into(),
+        USUAL.replace("enter", "\\u0065ntre").into(),
+        b"{\"device_id\":\"\\u0041\\u0042\", \0 \xff\xfe".to_vec(),
+        b"\0\x01\xff\r".to_vec(),
+        escaped.replace("1616198400000", "-5").into(),
+        long.clone().into(),
+        b"\\".to_vec(),
+    ];
+    let text = lines.join(&b'\n');
+    let mut want: Vec<(u64, Vec<u8>)> = (1..).zip(lines).collect();
+    want[7].1.truncate(LINE_BYTES_MAX);
+    for blocks in [&[usize::MAX][..], &[1], &[7, 900, 61]] {
+        assert_eq!(raws(Format::Ndjson, &text, blocks), want, "{blocks:?}");
+    }
+    let contents: Vec<&[u8]> = vec![b"garbage", b"", long.as_bytes(), b"\x08\x01\\u0041"];
+    let bytes: Vec<u8> = contents.iter().flat_map(|content| framed(content)).chain([0, 0, 0, 9, b'\\', 7]).collect();
+    for blocks in [&[usize::MAX][..], &[1], &[7, 900, 61]] {
+        let got = raws(Format::Frames, &bytes, blocks);
+        let kept = |at: usize| (at as u64 + 1, contents[at][..contents[at].len().min(LINE_BYTES_MAX)].to_vec());
+        assert_eq!(got, [kept(0), kept(1), kept(2), kept(3), (5, b"\\\x07".to_vec())], "{blocks:?}");
+    }
+    assert_eq!(raws(Format::Frames, &[0, 0, 1], &[2]), [(1, vec![0, 0, 1])]);
+    // Not even its first bytes came.
+    assert_eq!(raws(Format::Frames, &[0xff, 0xff, 0xff, 0xff, 7], &[2]), [(1, vec![7])]);
+}
+
+#[test]
+fn how_long_a_long_line_is_is_said_where_it_is_known() {
+    let fault = |text: &str| {
+        let mut feed = Feed::new(Format::Ndjson, LINE_BYTES_MAX, 1_024);
+        feed.fill(&mut text.as_bytes()).unwrap();
+        let mut batch = Batch::new();
+        assert!(feed.batch(&mut batch));
+        batch.faults().next().unwrap().fault.to_string()
+    };
+    let long = "x".repeat(LINE_BYTES_MAX + 7);
+    assert!(fault(&format!("{long}\n")).contains("longer than 2000 bytes, it has 2007: "));
+    assert!(fault(&long).contains("longer than 2000 bytes: "));
+}
+
+#[test]
+fn what_is_begun_can_be_given_up() {
+    let mut feed = Feed::new(Format::Ndjson, LINE_BYTES_MAX, 1_024);
+    assert_eq!(feed.abandon(), None);
+    feed.fill(&mut &b"{\"device\\u0041"[..]).unwrap();
+    assert!(!feed.batch(&mut Batch::new()));
+    assert_eq!(feed.abandon(), Some((None, &b"{\"device\\u0041"[..])));
+    assert_eq!((feed.position(), feed.abandon()), (Position { lines: 1, offset: 14 }, None));
+    let mut feed = Feed::new(Format::Frames, LINE_BYTES_MAX, 1_024);
+    feed.fill(&mut &b"GET / HTTP/1.1"[..]).unwrap();
+    assert!(!feed.batch(&mut Batch::new()));
+    let fault = Fault::FrameTooLong { len: u32::from_be_bytes(*b"GET "), limit: LINE_BYTES_MAX };
+    assert_eq!(feed.abandon(), Some((Some(fault), &b"/ HTTP/1.1"[..])));
 }

@@ -136,6 +136,7 @@ fn converse(peer: &mut Peer<'_>, feed: &mut Feed, pump: &mut Pump<'_>, line_time
     let mut wait = Duration::ZERO;
     let mut unfinished: Option<(u64, Instant)> = None;
     let (connected, mut has_spoken) = (Instant::now(), false);
+    let (mut is_asked, mut blank) = (false, 0);
     while !peer.is_over() {
         let wanted = if peer.wants_acks && !pump.is_settled() { READ_WAIT_ACKS } else { READ_WAIT };
         if wait != wanted {
@@ -156,8 +157,12 @@ fn converse(peer: &mut Peer<'_>, feed: &mut Feed, pump: &mut Pump<'_>, line_time
             Err(error) if error.kind() == ErrorKind::Interrupted => false,
             Err(error) => return peer.cut_off(error.to_string()),
         };
-        if feed.position().offset == 0 && feed.peek().is_some_and(|first| peer.hears_request(first)) {
-            feed.drop_peeked();
+        // Blank lines may stand in front of it, and it is not counted as a line itself.
+        if !is_asked && pump.is_at_first_line(feed, &mut blank) {
+            is_asked = feed.peek().is_some_and(|first| peer.hears_request(first));
+            if is_asked {
+                feed.drop_peeked();
+            }
         }
         match pump.take(feed, peer) {
             Went::On => {}
@@ -183,7 +188,8 @@ fn converse(peer: &mut Peer<'_>, feed: &mut Feed, pump: &mut Pump<'_>, line_time
         };
         if unfinished.is_some_and(|(_, since)| since.elapsed() > line_timeout) {
             let why = format!("the line was not finished within {line_timeout:?} (route.line_timeout)");
-            peer.refused(lines + 1, "line_unfinished", &why);
+            // Whatever comes of it, nothing more is read.
+            pump.abandon(feed, "line_unfinished", &why, peer);
             return peer.cut_off(why);
         }
     }

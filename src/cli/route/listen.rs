@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,10 @@ use std::time::{Duration, Instant};
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes read at once from a peer.
 const BLOCK_BYTES: usize = 64 * 1_024;
+/// The socket's name before it has its place.
+const SOCKET_ASIDE: &str = "s";
+/// Directories left by others that are passed by.
+const ASIDE_MAX: u32 = 100;
 /// How long one that was turned away may read why.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How many of those are remembered; the oldest goes first.
@@ -81,17 +86,8 @@ impl Listener {
 
     fn bind_unix(path: &Path) -> io::Result<Listener> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let aside = parent.join(format!(".fp{}", std::process::id()));
-        let create = || DirBuilder::new().mode(0o700).create(&aside);
-        match create() {
-            // Of a process that was killed between these lines; in a container the next one has its number.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                fs::remove_dir_all(&aside)?;
-                create()?;
-            }
-            made => made?,
-        }
-        let made = Listener::bind_aside(&aside.join("s"), path);
+        let aside = make_aside(parent)?;
+        let made = Listener::bind_aside(&aside, path);
         let removed = fs::remove_dir_all(&aside);
         let (listener, inode) = made?;
         removed?;
@@ -100,10 +96,16 @@ impl Listener {
     }
 
     fn bind_aside(aside: &Path, path: &Path) -> io::Result<(UnixListener, u64)> {
-        let listener = UnixListener::bind(aside)?;
-        fs::set_permissions(aside, Permissions::from_mode(0o600))?;
-        let inode = fs::symlink_metadata(aside)?.ino();
-        fs::rename(aside, path)?;
+        let socket = aside.join(SOCKET_ASIDE);
+        // The system bounds the path that is bound, and that of the directory aside is longer than the socket's own: it is
+        // named by its descriptor.
+        let directory = fs::File::open(aside)?;
+        let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        let short = if by_descriptor.is_dir() { by_descriptor.join(SOCKET_ASIDE) } else { socket.clone() };
+        let listener = UnixListener::bind(short)?;
+        fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
+        let inode = fs::symlink_metadata(&socket)?.ino();
+        fs::rename(&socket, path)?;
         Ok((listener, inode))
     }
 
@@ -144,6 +146,20 @@ impl Listener {
     }
 }
 
+/// A directory of this user's own beside the socket. One that a killed process left there, whose number was the same, is
+/// not touched: in another container that process may be alive.
+fn make_aside(parent: &Path) -> io::Result<PathBuf> {
+    let mut attempt = 0;
+    loop {
+        let aside = parent.join(format!(".fencepost-{}-{attempt}", std::process::id()));
+        match DirBuilder::new().mode(0o700).create(&aside) {
+            Ok(()) => return Ok(aside),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < ASIDE_MAX => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Serves peers until a signal comes, then waits for those that are there to drain.
 pub(super) fn route(listener: Listener, setup: &Setup<'_>) -> Outcome {
     std::thread::scope(|scope| {
@@ -157,6 +173,7 @@ pub(super) fn route(listener: Listener, setup: &Setup<'_>) -> Outcome {
             if !setup.router.is_healthy() {
                 break Ended::Broken("the router failed; see its log".into());
             }
+            setup.reload_if_asked();
             reap(&mut open);
             farewells.look_after();
             let stream = match listener.accept() {
@@ -182,7 +199,7 @@ pub(super) fn route(listener: Listener, setup: &Setup<'_>) -> Outcome {
             Tally::add(&setup.tally.connections, 1);
             let number = numbers.next().unwrap_or(0);
             let trail = Trail::new(Position::default(), setup.config.settle.window);
-            let pump = Pump::new(setup.router, ingress, trail, setup.tally);
+            let pump = Pump::new(setup, ingress, trail);
             let feed = Feed::new(format_of(setup.config), setup.config.route.line_bytes_max, BLOCK_BYTES);
             let thread = std::thread::Builder::new().name(format!("fencepost-peer-{number}"));
             match thread.spawn_scoped(scope, move || connection::serve(number, stream, feed, pump, setup)) {
@@ -240,5 +257,35 @@ impl Farewells {
             };
             is_there && since.elapsed() < FAREWELL
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory whose socket has a path of so many bytes.
+    fn place(bytes: usize) -> (PathBuf, PathBuf) {
+        let base = std::env::temp_dir().join(format!("fp-listen-{}-{bytes}", std::process::id()));
+        let dir = base.join("d".repeat(bytes - base.as_os_str().len() - 1 - "/in".len()));
+        fs::create_dir_all(&dir).unwrap();
+        (base, dir)
+    }
+
+    #[test]
+    fn a_socket_whose_path_is_as_long_as_may_be_is_bound_and_nothing_stays_beside_it() {
+        let (base, dir) = place(crate::config::SOCKET_PATH_BYTES_MAX);
+        // A killed process of the same number was here.
+        let left = dir.join(format!(".fencepost-{}-0", std::process::id()));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join(SOCKET_ASIDE), "").unwrap();
+        let path = dir.join("in");
+        let listener = Listener::unix(&path).unwrap();
+        UnixStream::connect(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "the socket, and what was there");
+        drop(listener);
+        assert!(!path.exists());
+        fs::remove_dir_all(base).unwrap();
     }
 }

@@ -1,9 +1,10 @@
 //! `fencepost route`: the daemon. Triggers from a file, standard input or the peers of a socket, to the topic.
 //!
 //! Pressure travels back to the source: what the router sheds is held and offered again, in order, and nothing more is
-//! read meanwhile. What is malformed or breaks a rule is reported with its line and passed over. At the source's end, or
-//! at the first signal, the router drains, and the closing report says what became of every line. At the source's end it
-//! also waits for what is on disk, as long as that gets less; a signal does not wait for it.
+//! read meanwhile; or it goes to the dead letters at once (`route.on_shed`). What is malformed or breaks a rule is reported
+//! with its line and goes to the dead letters as it came. At the source's end, or at the first signal, the router drains,
+//! and the closing report says what became of every line. At the source's end it also waits for what is on disk, as long as
+//! that gets less; a signal does not wait for it. `SIGHUP` reads the list of known fences anew.
 
 mod closing;
 mod connection;
@@ -14,10 +15,10 @@ mod resume;
 mod stream;
 
 use super::drain::{self, Drained};
-use super::signals::Signals;
+use super::signals::{Reload, Signals};
 use super::table::{bytes, grouped, span};
 use super::{CliError, Exit};
-use crate::config::{Config, RouteFormat, RouteSource};
+use crate::config::{Config, KnownFences, RouteFormat, RouteOnShed, RouteSource};
 use crate::engine::disk::SPILL_DIR;
 use crate::engine::{Readiness, Router};
 use crate::source::Format;
@@ -34,14 +35,16 @@ use std::time::Instant;
 /// protobuf fencepost.v1.Trigger instead, the length in front of each as 4 bytes, highest first.
 ///
 /// A peer of a socket gets a line for each of its lines that is refused: {"line":12,"error":"malformed","message":"…"}.
-/// When its first line is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines settle.
+/// When its first line that is not blank is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines
+/// settle. A line that is refused settles when the dead letters have it.
 ///
 /// With a state.dir, the triggers of a partition that does not take them are spilled to disk, and go to the topic in their
 /// order once it does, also in a later run. When the source has ended, route waits for them as long as their number falls,
 /// and gives up when it has not fallen for shutdown.limit.
 ///
-/// SIGTERM, SIGINT and SIGHUP stop the reading and drain, but do not wait for what is on disk; a second one, or one before
-/// the start is done, ends at once.
+/// SIGHUP reads the list of validate.fences anew; one that cannot be read leaves the old list in place. SIGTERM and SIGINT
+/// stop the reading and drain, but do not wait for what is on disk; a second one, or one before the start is done, ends at
+/// once.
 ///
 /// Exit codes: 0 everything was delivered. 1 something was malformed, rejected, failed, lost by the disk, is unsettled,
 /// became a dead letter, or was read and not taken before a stop. Of a socket's lines, only those count that failed, were
@@ -81,9 +84,12 @@ impl Route {
         let config = self.configuration()?;
         let limits = config.limits()?;
         let intake = Intake::open(&config)?;
+        let listening = |error| CliError::Unavailable(format!("signals: {error}"));
+        // From here on: whoever asks for a reload while the router starts does not want it to end.
+        let reload = Reload::listen().map_err(listening)?;
         let (router, readiness) = Router::start(&config)?;
         // Until here nothing was accepted, and opening may wait for ever: a signal ended the process at once.
-        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
+        let signals = Signals::listen_beside(reload).map_err(listening)?;
         for warning in router.warnings() {
             tell!("warning: {warning}");
         }
@@ -93,6 +99,13 @@ impl Route {
         tell!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
         if readiness.is_cold {
             tell!("warning: the broker is away; what comes in waits until it is back");
+        }
+        if config.route.on_shed == RouteOnShed::DeadLetter
+            && router.ingress().is_some_and(|ingress| !ingress.has_dead_letters())
+        {
+            tell!(
+                "warning: route.on_shed = \"dead-letter\", and there is nowhere for dead letters: what is shed waits"
+            );
         }
         let tally = Tally::default();
         let began = Instant::now();
@@ -161,6 +174,27 @@ struct Setup<'a> {
     signals: &'a Signals,
     tally: &'a Tally,
     shutdown_limit: std::time::Duration,
+}
+
+impl Setup<'_> {
+    /// Reads anew what may change while routing, if a signal asked for it. To be called often.
+    fn reload_if_asked(&self) {
+        if !self.signals.asked_to_reload() {
+            return;
+        }
+        let Some(path) = &self.config.validate.fences else {
+            tell!("SIGHUP: there is nothing to reload, since validate.fences is not set; other keys need a restart");
+            return;
+        };
+        match KnownFences::read(path) {
+            Ok(fences) => {
+                let count = fences.len();
+                self.router.reload_fences(Some(fences));
+                tell!("SIGHUP: reloaded validate.fences, {count} fences are known");
+            }
+            Err(error) => tell!("SIGHUP: the list of fences stays as it was: {error}"),
+        }
+    }
 }
 
 /// What a source left when it ended.

@@ -82,8 +82,10 @@ impl<'a> Progress<'a> {
         };
         let refused = Tally::get(&self.tally.malformed) + Tally::get(&self.tally.rejected);
         let refused = if refused > 0 { format!(", {refused} refused") } else { String::new() };
-        let text =
-            format!("{:>6.1} s  {lines} lines{share}, {rate:.0} lines/s{refused}", self.began.elapsed().as_secs_f64());
+        let shed = Tally::get(&self.tally.shed);
+        let shed = if shed > 0 { format!(", {shed} shed") } else { String::new() };
+        let seconds = self.began.elapsed().as_secs_f64();
+        let text = format!("{seconds:>6.1} s  {lines} lines{share}, {rate:.0} lines/s{refused}{shed}");
         if self.is_terminal {
             say::err(format_args!("\r{text}\x1b[K"));
         } else {

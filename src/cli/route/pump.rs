@@ -1,10 +1,18 @@
 //! The pump: from a feed into an ingress, one batch after another, in order. What is shed is held and offered again; the
-//! feed is not read meanwhile, which is how pressure reaches the source.
+//! feed is not read meanwhile, which is how pressure reaches the source. With `route.on_shed = "dead-letter"` it goes to the
+//! dead letters instead, and the feed is read on.
+//!
+//! What is no trigger, or breaks a rule, goes to the dead letters as the bytes it came as, in its place among the triggers:
+//! it takes a seq of the ingress as they do, so that nothing is said to be settled behind it before it is durable.
+//! Where there are no dead letters it is reported and passed over.
 
+use super::Setup;
+use crate::config::RouteOnShed;
 use crate::engine::Router;
-use crate::ingress::{ClosedWhy, Ingress, Refused};
-use crate::source::{Batch, FAULTS, Fault, Feed, Trail};
-use std::fmt::Display;
+use crate::ingress::{Accepted, ClosedWhy, Ingress, Refused};
+use crate::letter::notes::DETAIL_BYTES;
+use crate::source::{Batch, Fault, Faulty, Feed, Trail};
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,7 +31,11 @@ pub(super) struct Tally {
     pub(super) malformed: AtomicU64,
     /// Triggers that break a rule.
     pub(super) rejected: AtomicU64,
-    /// Triggers that were read and not offered before the end.
+    /// Of both, and of those below, what the dead letters took.
+    pub(super) lettered: AtomicU64,
+    /// Triggers that were shed and that the dead letters took.
+    pub(super) shed: AtomicU64,
+    /// What was read and not offered before the end: triggers, and with dead letters all that goes there.
     pub(super) unoffered: AtomicU64,
     /// Waits for room.
     pub(super) waits: AtomicU64,
@@ -72,13 +84,26 @@ pub(super) struct Pump<'a> {
     router: &'a Router,
     ingress: Ingress,
     trail: Trail,
-    faults: Vec<(u64, Fault)>,
     tally: &'a Tally,
+    has_letters: bool,
+    /// What is shed goes there.
+    diverts_shed: bool,
+    /// A letter's words, put together here.
+    detail: String,
 }
 
 impl<'a> Pump<'a> {
-    pub(super) fn new(router: &'a Router, ingress: Ingress, trail: Trail, tally: &'a Tally) -> Pump<'a> {
-        Pump { router, ingress, trail, faults: Vec::with_capacity(FAULTS), tally }
+    pub(super) fn new(setup: &Setup<'a>, ingress: Ingress, trail: Trail) -> Pump<'a> {
+        let has_letters = ingress.has_dead_letters();
+        Pump {
+            router: setup.router,
+            ingress,
+            trail,
+            tally: setup.tally,
+            has_letters,
+            diverts_shed: has_letters && setup.config.route.on_shed == RouteOnShed::DeadLetter,
+            detail: String::with_capacity(2 * DETAIL_BYTES),
+        }
     }
 
     /// Offers everything whole that the feed holds.
@@ -86,15 +111,11 @@ impl<'a> Pump<'a> {
         loop {
             let (before, fresh_before) = (feed.position(), feed.fresh_lines());
             let mut batch = Batch::new();
-            if !feed.batch(&mut batch, &mut self.faults) {
+            if !feed.batch(&mut batch) {
                 if feed.is_between() {
                     self.trail.mark(feed.position());
                 }
                 return Went::On;
-            }
-            Tally::add(&self.tally.malformed, self.faults.len() as u64);
-            for (line, fault) in self.faults.drain(..) {
-                host.refused(line, fault.code(), &fault);
             }
             let went = self.offer(&batch, host);
             let after = feed.position();
@@ -113,12 +134,10 @@ impl<'a> Pump<'a> {
         loop {
             let (before, fresh_before) = (feed.position(), feed.fresh_lines());
             let mut batch = Batch::new();
-            if !feed.batch(&mut batch, &mut self.faults) {
+            if !feed.batch(&mut batch) {
                 return;
             }
-            Tally::add(&self.tally.unoffered, batch.triggers().len() as u64);
-            Tally::add(&self.tally.malformed, self.faults.len() as u64);
-            self.faults.clear();
+            self.left(batch.triggers().len(), batch.faults().len());
             Tally::add(&self.tally.lines, feed.fresh_lines() - fresh_before);
             Tally::add(&self.tally.bytes, feed.position().offset - before.offset);
         }
@@ -133,38 +152,168 @@ impl<'a> Pump<'a> {
         }
     }
 
+    /// Counts triggers and faults that were read and that nobody looks at any more.
+    fn left(&self, triggers: usize, faults: usize) {
+        let (triggers, faults) = (triggers as u64, faults as u64);
+        let (unoffered, malformed) = if self.has_letters { (triggers + faults, 0) } else { (triggers, faults) };
+        Tally::add(&self.tally.unoffered, unoffered);
+        Tally::add(&self.tally.malformed, malformed);
+    }
+
     fn offer(&mut self, batch: &Batch<'_>, host: &mut dyn Host) -> Went {
+        let (triggers, lines) = (batch.triggers(), batch.lines());
+        let mut faults = batch.faults();
         let mut from = 0;
         loop {
-            let (triggers, lines) = (&batch.triggers()[from..], &batch.lines()[from..]);
-            let (trail, tally) = (&mut self.trail, self.tally);
-            let answer = self.ingress.submit_until_shed(triggers, |index, answer| match answer {
-                Ok(accepted) => trail.accepted(accepted.seq, lines[index]),
-                Err(reason) => {
-                    Tally::add(&tally.rejected, 1);
-                    host.refused(lines[index], "rejected", &reason);
-                }
-            });
-            let went = match answer {
-                Ok(()) => return Went::On,
-                Err((taken, Refused::Closed(why))) => {
-                    from += taken;
-                    Went::Closed(why)
-                }
-                // `submit_until_shed` passes rejections on; one here would be held like a shed one, and reported again.
-                Err((taken, Refused::Shed(_) | Refused::Rejected(_))) => {
-                    from += taken;
-                    Tally::add(&self.tally.waits, 1);
-                    std::thread::sleep(RETRY_PAUSE);
-                    self.look_after(host);
-                    if host.is_over() { Went::Over } else { Went::On }
-                }
+            // The triggers in front of the next fault, and then that.
+            let fault = faults.next();
+            let until = fault.map_or(lines.len(), |faulty| lines.partition_point(|line| *line < faulty.line));
+            let went = self.offer_until(batch, &mut from, until, host);
+            let went = match (went, fault) {
+                (Ok(()), None) => return Went::On,
+                (Ok(()), Some(Faulty { line, fault, raw })) => self.pass_over_fault(*line, fault, raw, host),
+                (went, _) => went,
             };
-            if went != Went::On {
-                Tally::add(&self.tally.unoffered, (batch.triggers().len() - from) as u64);
+            if let Err(went) = went {
+                self.left(triggers.len() - from, faults.len() + usize::from(fault.is_some()));
                 return went;
             }
         }
+    }
+
+    /// Offers the triggers up to `until`, from `from` on, which says afterwards up to where they were taken.
+    fn offer_until(
+        &mut self,
+        batch: &Batch<'_>,
+        from: &mut usize,
+        until: usize,
+        host: &mut dyn Host,
+    ) -> Result<(), Went> {
+        while *from < until {
+            let (first, lines, trail) = (*from, batch.lines(), &mut self.trail);
+            let answer = self.ingress.submit_until_refused(&batch.triggers()[first..until], |index, accepted| {
+                trail.accepted(accepted.seq, lines[first + index]);
+            });
+            let Err((taken, refused)) = answer else {
+                *from = until;
+                break;
+            };
+            *from += taken;
+            let line = lines[*from];
+            match refused {
+                Refused::Closed(why) => return Err(Went::Closed(why)),
+                Refused::Rejected(reason) => {
+                    self.pass_over(line, "rejected", &reason, batch.raws()[*from], host)?;
+                    Tally::add(&self.tally.rejected, 1);
+                    *from += 1;
+                }
+                Refused::Shed(_) if self.diverts_shed => {
+                    match self.ingress.dead_letter(&batch.triggers()[*from], "shed") {
+                        Ok(accepted) => {
+                            self.lettered(accepted, line);
+                            Tally::add(&self.tally.shed, 1);
+                            *from += 1;
+                        }
+                        Err(Refused::Closed(why)) => return Err(Went::Closed(why)),
+                        // Neither has room; whichever has it first gets the trigger. A rejection is met by the next offer.
+                        Err(Refused::Shed(_) | Refused::Rejected(_)) => self.wait(host)?,
+                    }
+                }
+                Refused::Shed(_) => self.wait(host)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A line that is no trigger: to the dead letters, or past them.
+    fn pass_over_fault(&mut self, line: u64, fault: &Fault, raw: &[u8], host: &mut dyn Host) -> Result<(), Went> {
+        if fault.is_too_long() {
+            let bytes = raw.len();
+            self.pass_over(line, fault.code(), &format_args!("{fault}; its first {bytes} bytes are kept"), raw, host)?;
+        } else {
+            self.pass_over(line, fault.code(), fault, raw, host)?;
+        }
+        Tally::add(&self.tally.malformed, 1);
+        Ok(())
+    }
+
+    /// What is begun and will not be ended: to the dead letters, or past them.
+    pub(super) fn abandon(&mut self, feed: &mut Feed, code: &str, why: &str, host: &mut dyn Host) -> Went {
+        let before = feed.position();
+        let Some((fault, raw)) = feed.abandon() else {
+            host.refused(before.lines + 1, code, &why);
+            return Went::On;
+        };
+        let (line, bytes) = (before.lines + 1, raw.len());
+        let passed = match fault {
+            Some(fault) => self.pass_over(line, code, &format_args!("{why}; {fault}, {bytes} came"), raw, host),
+            None => self.pass_over(line, code, &why, raw, host),
+        };
+        let after = feed.position();
+        Tally::add(&self.tally.lines, 1);
+        Tally::add(&self.tally.bytes, after.offset - before.offset);
+        match passed {
+            Ok(()) => {
+                Tally::add(&self.tally.malformed, 1);
+                self.trail.seen(after);
+                Went::On
+            }
+            Err(went) => {
+                self.left(0, 1);
+                went
+            }
+        }
+    }
+
+    /// Takes the blank lines in front of a feed. False: something else was taken from it before.
+    pub(super) fn is_at_first_line(&mut self, feed: &mut Feed, blank: &mut u64) -> bool {
+        let before = feed.position();
+        if before.lines > *blank {
+            return false;
+        }
+        let passed = feed.pass_blank();
+        *blank += passed;
+        Tally::add(&self.tally.lines, passed);
+        Tally::add(&self.tally.bytes, feed.position().offset - before.offset);
+        true
+    }
+
+    /// Gives a line to the dead letters as it came, waits for their room, and tells its host.
+    fn pass_over(
+        &mut self,
+        line: u64,
+        code: &str,
+        why: &dyn Display,
+        raw: &[u8],
+        host: &mut dyn Host,
+    ) -> Result<(), Went> {
+        if self.has_letters {
+            self.detail.clear();
+            // To a `String` nothing fails.
+            let _ = write!(self.detail, "line {line}: {why}");
+            loop {
+                match self.ingress.dead_letter_raw(raw, "malformed", &self.detail) {
+                    Ok(accepted) => break self.lettered(accepted, line),
+                    Err(Refused::Closed(why)) => return Err(Went::Closed(why)),
+                    Err(Refused::Shed(_) | Refused::Rejected(_)) => self.wait(host)?,
+                }
+            }
+        }
+        host.refused(line, code, why);
+        Ok(())
+    }
+
+    fn lettered(&mut self, accepted: Accepted, line: u64) {
+        self.trail.accepted(accepted.seq, line);
+        Tally::add(&self.tally.lettered, 1);
+    }
+
+    /// Waits a moment for room.
+    fn wait(&mut self, host: &mut dyn Host) -> Result<(), Went> {
+        Tally::add(&self.tally.waits, 1);
+        std::thread::sleep(RETRY_PAUSE);
+        self.look_after(host);
+        if host.is_over() { Err(Went::Over) } else { Ok(()) }
     }
 
     /// Passes on what failed and how far everything is settled. To be called whenever there is nothing to offer.

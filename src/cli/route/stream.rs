@@ -6,7 +6,6 @@ use super::pump::{Deadline, Host, Pump, Tally, Went};
 use super::resume::Resume;
 use super::{Ended, Outcome, Setup, format_of};
 use crate::cli::CliError;
-use crate::cli::signals::Signals;
 use crate::source::{Feed, Position, Trail};
 use std::fmt::Display;
 use std::fs::File;
@@ -88,7 +87,7 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
         .ingress()
         .ok_or_else(|| CliError::Usage("queue.ingresses leaves no ingress for the source; raise it".into()))?;
     let trail = Trail::new(start, setup.config.settle.window);
-    let mut pump = Pump::new(setup.router, ingress, trail, setup.tally);
+    let mut pump = Pump::new(setup, ingress, trail);
     let mut feed = Feed::new(format_of(setup.config), route.line_bytes_max, BLOCK_BYTES).starting_at(start, known);
     if resume.is_some() {
         feed = feed.leaving_unfinished();
@@ -99,7 +98,7 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
     }
     let progress = Progress::new(setup.tally, size, start.offset);
     let deadline = Deadline::new(setup.shutdown_limit);
-    let mut host = Console { signals: setup.signals, progress, resume, deadline, last: known };
+    let mut host = Console { setup, progress, resume, deadline, last: known };
     let mut aside = None;
     let ended = if opened.is_regular {
         from_file(&mut file, &mut feed, &mut pump, &mut host)
@@ -258,7 +257,7 @@ impl Aside {
 
 /// A person, or a log, on standard error.
 struct Console<'a> {
-    signals: &'a Signals,
+    setup: &'a Setup<'a>,
     progress: Progress<'a>,
     resume: Option<Resume<'a>>,
     /// Of the stop; runs from the signal, or from the source's end.
@@ -269,7 +268,7 @@ struct Console<'a> {
 impl Console<'_> {
     /// Whether to read no further. What was read may still be offered, until the limit.
     fn is_stopping(&mut self) -> bool {
-        let is_asked = self.signals.asked_to_stop();
+        let is_asked = self.setup.signals.asked_to_stop();
         if is_asked {
             self.deadline.left();
         }
@@ -284,6 +283,7 @@ impl Host for Console<'_> {
 
     fn tick(&mut self, settled: u64, trail: &Trail) {
         self.last = self.last.max(settled);
+        self.setup.reload_if_asked();
         self.progress.tick();
         if let Some(resume) = &mut self.resume {
             resume.tick(self.last, trail);
