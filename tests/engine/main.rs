@@ -3,6 +3,7 @@
 #![cfg(feature = "sim")]
 
 mod breaker;
+mod crash;
 mod dedup;
 mod order;
 mod pressure;
