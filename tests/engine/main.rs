@@ -4,6 +4,7 @@
 
 mod breaker;
 mod crash;
+mod crash_random;
 mod dedup;
 mod order;
 mod pressure;

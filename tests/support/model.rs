@@ -204,17 +204,19 @@ impl Model {
             self.now
         );
         assert!(entry.failed.is_none() || is_uncertain || entry.is_old, "submit {id} failed and is in the log");
-        // An exact repeat is dropped by a consumer, and says nothing about order.
+        // An exact repeat is dropped by a consumer, and says nothing about order. After a death that is also one whose like
+        // landed before it, longer than a time to live ago.
         let fell_behind = entry.is_old
-            && entry.was_refused
-            && self.progress[entry.device as usize].id.is_some_and(|last| last > id);
+            && self.progress[entry.device as usize].id.is_some_and(|last| last > id)
+            && (entry.was_refused || landed_before.is_some());
         if entry.landed == 1 && !fell_behind {
             let progress = &mut self.progress[entry.device as usize];
             assert!(
                 progress.id.is_none_or(|last| last < id),
-                "device {} is reordered: submit {id} after {:?}",
+                "device {} is reordered: submit {id} after {:?}; its key landed before at {landed_before:?}, now {:?}",
                 draft.device,
-                progress.id
+                progress.id,
+                self.now
             );
             assert!(frame.hlc > progress.hlc, "the stamp of submit {id} does not rise");
             *progress = Progress { id: Some(id), hlc: frame.hlc };
