@@ -1,45 +1,19 @@
 //! The router dies: what was settled is in the log, among the dead letters or on disk, what was not is sent again by its
 //! caller, and nothing that landed is sent again.
 
-use crate::support::model::Draft;
-use crate::support::rig::{Death, Rig, small_config, spill_limits};
-use fencepost::config::Config;
-use fencepost::spill::faulty::FaultyDisk;
+use crate::support::rig::{Death, Rig, small_config};
+use fencepost::sink::{Fault, Persisted};
 use fencepost::units::{Nanos, PartitionId};
 
 const LONG: Nanos = Nanos::from_millis(60_000);
 const SHORT: Nanos = Nanos::from_millis(2_000);
 
-fn spilling(config: &Config, partitions: u32) -> Rig {
-    Rig::with_disk(config, partitions, spill_limits(partitions), FaultyDisk::new(1))
-}
-
-fn fresh(rig: &Rig, device: &str) -> Draft {
-    rig.draft(device, &format!("fence-{}", rig.model.next_id()))
-}
-
-fn pass_ms(rig: &mut Rig, ms: u64) {
-    for _ in 0..ms / 5 {
-        rig.clock.advance_ms(5);
-        rig.turn();
-    }
-}
-
-/// Submits `count` of a device and turns.
-fn submit(rig: &mut Rig, device: &str, count: usize) {
-    for _ in 0..count {
-        let draft = fresh(rig, device);
-        rig.accept(0, &draft);
-    }
-    rig.turn();
-}
-
 /// D6: a key that was pending when the process was killed, and that the broker never had, is new after the restart.
 #[test]
 fn d6_what_was_pending_is_new_after_a_restart() {
     for death in [Death::Process, Death::Machine] {
-        let mut rig = spilling(&small_config(), 1);
-        submit(&mut rig, "device", 1);
+        let mut rig = Rig::spilling(&small_config(), 1);
+        rig.submit_fresh("device", 1);
         assert_eq!((rig.broker().in_flight(), rig.settled(0)), (1, 0));
         rig.restart(death, SHORT, |_, _| 0);
         assert_eq!(rig.callers[0].backlog, [0], "its caller has it still");
@@ -53,14 +27,14 @@ fn d6_what_was_pending_is_new_after_a_restart() {
 #[test]
 fn d8_what_landed_unreported_is_collapsed_after_a_minute() {
     for death in [Death::Process, Death::Machine] {
-        let mut rig = spilling(&small_config(), 2);
+        let mut rig = Rig::spilling(&small_config(), 2);
         for _ in 0..50 {
             for device in ["device-a", "device-b", "device-c"] {
-                submit(&mut rig, device, 1);
+                rig.submit_fresh(device, 1);
             }
             if rig.model.next_id() <= 120 {
                 rig.broker().ack_all();
-                pass_ms(&mut rig, 400);
+                rig.pass_ms(400);
             }
         }
         let settled = rig.settled(0);
@@ -80,13 +54,13 @@ fn d8_what_landed_unreported_is_collapsed_after_a_minute() {
 #[test]
 fn w11_a_shadow_that_landed_is_not_sent_again() {
     for death in [Death::Process, Death::Machine] {
-        let mut rig = spilling(&small_config(), 1);
-        submit(&mut rig, "device", 10);
+        let mut rig = Rig::spilling(&small_config(), 1);
+        rig.submit_fresh("device", 10);
         assert_eq!(rig.broker().in_flight(), 10);
-        pass_ms(&mut rig, 1_100);
+        rig.pass_ms(1_100);
         assert_eq!((rig.settled(0), rig.counts().in_spill), (10, 10), "shadows settle");
-        submit(&mut rig, "device", 10);
-        pass_ms(&mut rig, 20);
+        rig.submit_fresh("device", 10);
+        rig.pass_ms(20);
         assert_eq!((rig.settled(0), rig.counts().in_spill), (20, 20));
         // Acknowledged, and the shard has heard it; the disk has not.
         rig.broker().ack(0, 4);
@@ -106,20 +80,20 @@ fn w11_a_shadow_that_landed_is_not_sent_again() {
 /// missed: they are no loss.
 #[test]
 fn w11_marked_shadows_are_no_loss_after_a_restart() {
-    let mut rig = spilling(&small_config(), 1);
-    submit(&mut rig, "held", 1);
-    submit(&mut rig, "device", 9);
-    pass_ms(&mut rig, 1_100);
-    submit(&mut rig, "device", 5);
-    pass_ms(&mut rig, 20);
+    let mut rig = Rig::spilling(&small_config(), 1);
+    rig.submit_fresh("held", 1);
+    rig.submit_fresh("device", 9);
+    rig.pass_ms(1_100);
+    rig.submit_fresh("device", 5);
+    rig.pass_ms(20);
     assert_eq!(rig.counts().in_spill, 15);
     // The first is refused for itself and nobody takes the dead letter: its record stays, those behind are done with.
     rig.letters.state().is_away = true;
     rig.disk.set_capacity(rig.disk.used());
-    rig.broker().refuse(0, 0, 1, fencepost::sink::Fault::Frame(10), fencepost::sink::Persisted::No, false);
+    rig.broker().refuse(0, 0, 1, Fault::Frame(10), Persisted::No, false);
     rig.turn();
     rig.broker().ack(0, 6);
-    pass_ms(&mut rig, 50);
+    rig.pass_ms(50);
     let marked = rig.keeper.as_mut().unwrap().spilling().unwrap().spill_mut().marked(PartitionId(0));
     assert!(marked >= 6, "{marked} marked");
     rig.disk.set_capacity(u64::MAX / 2);

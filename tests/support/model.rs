@@ -77,6 +77,8 @@ pub struct Model {
     key_landed: HashMap<u32, Nanos>,
     /// Keys in the log when the router died.
     key_found: HashSet<u32>,
+    /// Lost by a damaged disk.
+    damaged: HashSet<u64>,
     /// The clock.
     pub now: Nanos,
     /// Since the router began: accepted, acknowledged, failed.
@@ -151,6 +153,11 @@ impl Model {
                 self.key_found.insert(entry.key);
             }
         }
+    }
+
+    /// Its record was settled on disk, and the test damaged it.
+    pub fn damage(&mut self, id: u64) {
+        self.damaged.insert(id);
     }
 
     /// A watermark passed it.
@@ -254,6 +261,7 @@ impl Model {
         let key = entry.key;
         entry.is_acked
             || entry.failed.is_some()
+            || self.damaged.contains(&id)
             || self.key_acked[key as usize].is_some()
             || self.on_disk.contains(&key)
             || self.key_buried.contains(&key)
