@@ -2,6 +2,8 @@
 
 use crate::support::model::Draft;
 use crate::support::rig::{Death, Rig, SPILL_DIR, small_config, spill_limits};
+use fencepost::breaker::Cause;
+use fencepost::clock::Clock;
 use fencepost::ingress::{Refused, ShedWhy};
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
@@ -9,6 +11,8 @@ use fencepost::spill::faulty::FaultyDisk;
 use fencepost::trigger::Priority;
 use fencepost::units::{Nanos, PartitionId};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const P0: PartitionId = PartitionId(0);
@@ -216,4 +220,47 @@ fn what_found_no_mark_is_released_with_what_held_it() {
     rig.pass_ms(20);
     assert_eq!(rig.spill().partition(P0).released, 201);
     assert_eq!((rig.spill().records(), rig.spill().marked(P0)), (0, 0));
+}
+
+/// The disk on a thread of its own, as in a router: while one partition's records come back, others are still being
+/// written, and the shard hears of each record that it is durable before it gets it back.
+#[test]
+fn news_of_a_record_comes_before_the_record() {
+    let mut config = small_config();
+    config.inflight.partition = 64;
+    config.dedup.ttl = Duration::from_secs(600);
+    config.dedup.capacity = 100_000;
+    let mut rig = Rig::with_disk(&config, 8, spill_limits(8), FaultyDisk::new(5));
+    let devices: Vec<String> = (0..8).map(|partition| rig.devices_of(partition, "device", 1).remove(0)).collect();
+    rig.broker().state().acks_by_itself = true;
+    let (is_done, clock) = (Arc::new(AtomicBool::new(false)), rig.clock.clone());
+    let mut keeper = rig.keeper.take().expect("there is a disk");
+    let asked = Arc::clone(&is_done);
+    let thread = std::thread::spawn(move || {
+        // Relaxed: the thread is joined before anything of it is looked at.
+        while !asked.load(Ordering::Relaxed) {
+            keeper.turn(clock.mono());
+        }
+        keeper
+    });
+    for round in 0..8_000_usize {
+        for device in &devices {
+            let draft = rig.fresh(device);
+            // What is shed is not missed here.
+            let _ = rig.submit(0, &draft);
+        }
+        let partition = PartitionId((round / 3 % 8) as u32);
+        match round % 3 {
+            0 => rig.shards[0].trip(partition, Cause::Lag),
+            1 => (0..8).for_each(|partition| (0..3).for_each(|_| rig.shards[0].good_read(PartitionId(partition)))),
+            _ => {}
+        }
+        rig.clock.advance_ms(5);
+        rig.shards[0].turn();
+        rig.shards[0].check();
+    }
+    is_done.store(true, Ordering::Relaxed);
+    rig.keeper = Some(thread.join().expect("the disk's thread ends"));
+    assert!(rig.counts().drained > 1_000, "{}", rig.counts());
+    rig.finish();
 }

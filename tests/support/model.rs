@@ -50,8 +50,6 @@ struct Entry {
     was_settled: bool,
     /// The router died since it was accepted.
     is_old: bool,
-    /// It came back refused: it may be on its way to the dead letters.
-    was_refused: bool,
 }
 
 /// What a consumer knows of a device.
@@ -75,6 +73,8 @@ pub struct Model {
     key_buried: HashSet<u32>,
     /// By key: when it landed last.
     key_landed: HashMap<u32, Nanos>,
+    /// Keys that came back refused.
+    key_refused: HashSet<u32>,
     /// Keys in the log when the router died.
     key_found: HashSet<u32>,
     /// Lost by a damaged disk.
@@ -131,7 +131,6 @@ impl Model {
             buried: 0,
             was_settled: false,
             is_old: false,
-            was_refused: false,
         });
         self.life.0 += 1;
         self.next_id() - 1
@@ -173,9 +172,10 @@ impl Model {
     }
 
     /// It came back refused. On its way to the dead letters it is in no line any more; if the router dies then, its caller
-    /// sends it again, behind what followed it.
+    /// sends it again, behind what followed it. Once it is there, a start knows nothing of its key: a repeat of it that is
+    /// sent again comes behind what followed it too.
     pub fn note_refused(&mut self, id: u64) {
-        self.entries[id as usize].was_refused = true;
+        self.key_refused.insert(self.entries[id as usize].key);
     }
 
     /// It may land, or have landed, without the router being told.
@@ -215,7 +215,7 @@ impl Model {
         // landed before it, longer than a time to live ago.
         let fell_behind = entry.is_old
             && self.progress[entry.device as usize].id.is_some_and(|last| last > id)
-            && (entry.was_refused || landed_before.is_some());
+            && (self.key_refused.contains(&entry.key) || landed_before.is_some());
         if entry.landed == 1 && !fell_behind {
             let progress = &mut self.progress[entry.device as usize];
             assert!(
