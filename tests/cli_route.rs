@@ -761,11 +761,13 @@ fn a_killed_run_goes_on_behind_its_last_settled_line() {
     child.wait().unwrap();
     let kept = kept_line(&state);
     assert!((500..COUNT as u64).contains(&kept), "{kept}");
-    // Everything said to be settled is in the topic already.
+    place.mock.broker_round_trip_time(1, Duration::ZERO).unwrap();
+    // Everything said to be settled is in the topic, or on disk on its way there.
+    let output = place.replay(&state_key, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let verdict = place.verdict(&[&sent[..kept as usize - 1]]);
     assert_eq!(verdict.lost, 0, "{verdict}");
 
-    place.mock.broker_round_trip_time(1, Duration::ZERO).unwrap();
     let output = place.route(&route, &state_key).output().unwrap();
     let (said, counted) = (text(&output.stderr), counters(&output));
     assert_eq!(output.status.code(), Some(0), "{said}");

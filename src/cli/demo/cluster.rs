@@ -46,11 +46,11 @@ impl Cluster {
     /// # Errors
     /// When the mock refuses.
     pub fn freeze(&self, span: Duration) -> Result<(), CliError> {
-        // Not longer than the freeze: a connection that waits for its next answer's time is not woken by the thaw.
         self.delay_answers(span)
     }
 
-    /// All that was held back is answered at once, and the brokers are as before.
+    /// The brokers are as before. A connection that holds answers back is not woken: it goes on when the first of them has
+    /// been held for the whole freeze, and then gives all of them.
     ///
     /// # Errors
     /// When the mock refuses.

@@ -14,10 +14,15 @@ const FREEZE_MAX: Duration = Duration::from_secs(3);
 /// The shortest that can be told from a hiccup.
 const FREEZE_MIN: Duration = Duration::from_millis(300);
 
+/// So long before the end the brokers are told that it is over. What they hold back is answered at the end of the freeze,
+/// when it is the time for the first of it; what a client sends on that answer must find them as they were.
+const THAW_AHEAD: Duration = Duration::from_millis(100);
+
 /// See the [module](self).
 pub struct OutagePlan {
     at: Duration,
     freeze: Duration,
+    is_told_of_end: bool,
     state: State,
     /// The most that was under way before.
     backlog: u64,
@@ -52,6 +57,7 @@ impl OutagePlan {
         OutagePlan {
             at: (run - freeze) / 2,
             freeze,
+            is_told_of_end: false,
             state: State::Ahead,
             backlog: 0,
             late: 0,
@@ -114,8 +120,11 @@ impl OutagePlan {
             }
             State::Frozen => {
                 self.seen.backlog_max = self.seen.backlog_max.max(counts.unsettled());
-                if frozen_for >= self.freeze {
+                if frozen_for + THAW_AHEAD >= self.freeze && !self.is_told_of_end {
                     cluster.thaw()?;
+                    self.is_told_of_end = true;
+                }
+                if frozen_for >= self.freeze {
                     self.seen.frozen = frozen_for;
                     self.thawed = Some((Instant::now(), counts.drained));
                     self.state = State::CatchingUp;

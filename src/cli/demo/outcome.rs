@@ -404,7 +404,7 @@ impl Outcome {
             _ if *in_spill_max == 0 => String::new(),
             None => format!(" At most {} lay on disk at once.", grouped(*in_spill_max)),
             Some(after) => format!(
-                " At most {} lay on disk at once, all of them drained {} after the thaw, at {}/s.",
+                " At most {} lay on disk at once; it was drained {} after the thaw, at {}/s.",
                 grouped(*in_spill_max),
                 span((*after).into()),
                 grouped(drain_rate.round() as u64)
