@@ -14,6 +14,8 @@ mod letters;
 mod order;
 mod pressure;
 mod rebuild;
+#[cfg(feature = "cli")]
+mod route;
 mod start;
 mod steady;
 mod tail;
