@@ -977,3 +977,13 @@ proptest! {
         }
     }
 }
+
+/// L1: a dead letter that went to the topic itself would come back as a trigger, for ever.
+#[test]
+fn l1_a_dead_letter_topic_that_is_the_topic_itself_is_refused() {
+    let message = conflicts("topic.name = \"t\"\ndead_letter.topic = \"t\"");
+    assert!(message.contains("dead_letter.topic") && message.contains("topic.name"), "{message}");
+    let elsewhere =
+        "topic.name = \"t\"\ndead_letter.topic = \"t\"\nkafka.bootstrap = \"a:1\"\ndead_letter.bootstrap = \"b:1\"";
+    taken(elsewhere).limits().expect("the same name on another cluster is another topic");
+}

@@ -38,7 +38,7 @@ const MAY_USE: &[(&str, &str)] = &[
     // How a shard and the disk thread work together: the spill and the dead letters, behind pipes.
     ("divert", "units slab spill letter metrics wire"),
     ("shard", "clock units trigger hlc wire partition ring dedup slab metrics sink breaker spill divert letter"),
-    ("ingress", "clock units trigger partition ring metrics topology shard"),
+    ("ingress", "clock units trigger hlc wire partition ring metrics topology shard letter divert"),
     (
         "engine",
         "clock units config trigger hlc partition wire ring dedup slab metrics topology state breaker spill sink shard \
@@ -408,4 +408,23 @@ fn the_rules_see_code_and_nothing_else() {
     assert_eq!((room("src/shard/turn.rs"), room("src/ingress.rs")), ("shard", "ingress"));
     let sources = sources();
     assert!(is_test_file("src/dedup/tests.rs", &sources) && !is_test_file("src/dedup/window.rs", &sources));
+}
+
+/// What the architecture page says of failures is shown by tests that are there.
+#[test]
+fn the_table_of_failures_names_tests_that_exist() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page is text");
+    let table = page.split("## What happens when each part fails").nth(1).expect("the section is there");
+    let table = table.split("\n## ").next().unwrap_or(table);
+    let all: Vec<String> = ["src", "tests"].iter().flat_map(|folder| files(folder, "rs").into_values()).collect();
+    let mut named = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        for name in shown.split(", ").map(|name| name.trim_matches('`')) {
+            named += 1;
+            let declared = format!("fn {name}(");
+            assert!(all.iter().any(|text| text.contains(&declared)), "no test is named {name}: {row}");
+        }
+    }
+    assert!(named > 30, "{named} tests are named");
 }

@@ -13,6 +13,32 @@ use std::time::{Duration, Instant};
 
 const FINE: Answer = Answer::RD_KAFKA_RESP_ERR_NO_ERROR;
 
+/// O2: a round trip of 2 s, longer than our own deadlines: acknowledgements are late, and nothing else happens.
+#[test]
+fn o2_a_round_trip_longer_than_our_deadlines_is_late_and_keeps_the_order() {
+    let _alone = alone();
+    let topic = fresh_topic("o2");
+    let mock = Mock::with_topic(1, &topic, 2);
+    let mut config = config(&mock.bootstrap(), &topic);
+    config.breaker.reset = Duration::from_millis(500);
+    let (router, _) = Router::start(&config).unwrap();
+    let mut load = Load::new(router.ingress().unwrap());
+    let all = turns(1, 2_000);
+    load.submit_all(&all[..100]);
+    load.settle(&router);
+    let late = router.counts().late;
+    mock.set_round_trip_ms(-1, 2_000);
+    load.submit_all(&all[100..]);
+    load.settle(&router);
+    mock.set_round_trip_ms(-1, 0);
+    let counts = router.counts();
+    assert!(counts.late > late && counts.breakers_opened > 0, "{counts}");
+    let finished = finish(router, &mut [load], &mock.bootstrap(), &topic, 2);
+    finished.assert_clean();
+    let counts = &finished.counts;
+    assert_eq!((counts.delivered, counts.uncertain, counts.producer_rebuilds), (2_000, 0, 0), "{counts}");
+}
+
 #[test]
 fn o1_one_device_rises_through_errors_and_time_outs_on_one_request_in_twenty() {
     let _alone = alone();
