@@ -248,12 +248,13 @@ pub fn check_memory(sum: &MemorySum) -> Result<(), StartError> {
     }
 }
 
-/// Who this run is. Without a state directory the incarnation is the date, so that it still rises.
+/// Who this run is. The first incarnation a state directory knows is the date, and so is each without one: it rises also
+/// where the directory is new, and two routers that were given the same id by mistake do not number their records alike.
+/// A record on disk that were taken for another one's in the topic would be lost.
 fn identify(config: &Config, remembered: Option<Remembered>, partitions: u32) -> Remembered {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (kept_id, incarnation) = match remembered {
         Some(kept) => (Some(kept.router_id), kept.incarnation + 1),
-        None if config.state.dir.is_some() => (None, 1),
         None => (None, since.as_millis() as u64),
     };
     let fresh_id = || {
