@@ -126,7 +126,10 @@ impl<S: Sink> Core<S> {
 
     /// A trigger's fate is known and counted: its seq is settled, its copy on disk done with, its slot free.
     pub(super) fn conclude(&mut self, slot: SlotId) {
-        let Flight { seq, ring, line, copy, is_settled, .. } = self.flights[slot.0 as usize];
+        let Flight { seq, ring, line, phase, copy, is_settled, .. } = self.flights[slot.0 as usize];
+        if phase == Phase::Repeat {
+            self.let_go(line, slot, copy);
+        }
         if is_settled {
             self.in_spill -= 1;
         } else {

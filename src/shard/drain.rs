@@ -96,6 +96,8 @@ impl<S: Sink> Core<S> {
                 let flight = &mut self.flights[slot.0 as usize];
                 (flight.phase, flight.next) = (Phase::Repeat, repeats);
                 self.lines[index as usize].held += 1;
+                // It is in no line, and what is behind it may be done with before it is.
+                self.held_back.push((index, sequence));
             }
         }
     }

@@ -122,7 +122,7 @@ impl<S: Sink> Core<S> {
     }
 
     /// Its record need not be kept any longer.
-    fn let_go(&mut self, line: u32, slot: SlotId, copy: Copy) {
+    pub(super) fn let_go(&mut self, line: u32, slot: SlotId, copy: Copy) {
         if copy == Copy::Synced {
             let sequence = self.sequences[slot.0 as usize];
             self.held_back.retain(|held| *held != (line, sequence));

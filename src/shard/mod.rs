@@ -204,7 +204,7 @@ struct Core<S: Sink> {
     diverted: Vec<u32>,
     /// Records that are done with out of their turn.
     marks: VecDeque<(u32, u64)>,
-    /// Records of dead letters that are not durable yet.
+    /// Records that are in no line and not done with: of dead letters that are not durable yet, and of repeats that wait.
     held_back: Vec<(u32, u64)>,
     /// Dead letters to be written, and from when on.
     letters: VecDeque<(SlotId, Nanos)>,

@@ -10,6 +10,7 @@ use crate::support::rig::{Death, Rig, small_config, spill_limits};
 use fencepost::ingress::Refused;
 use fencepost::sim::random::Random;
 use fencepost::sink::{Fault, Persisted};
+use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::{Priority, State};
 use fencepost::units::Nanos;
@@ -74,7 +75,10 @@ fn play(seed: u64, plan: &Plan, met: &mut Met) {
     config.breaker.failures = 1 + random.below(8);
     config.breaker.reset = Duration::from_millis(u64::from(100 + random.below(300)));
     let disk = FaultyDisk::new(seed);
-    let mut rig = Rig::with_disk(&config, plan.partitions, spill_limits(plan.partitions), disk.clone());
+    // Now and then there is little room for marks, or none: what is done with is then found again.
+    let marks = [0, 8, 4_096, 4_096][random.below(4) as usize];
+    let limits = SpillLimits { marks, ..spill_limits(plan.partitions) };
+    let mut rig = Rig::with_disk(&config, plan.partitions, limits, disk.clone());
     while rig.callers.len() < plan.callers {
         rig.add_caller();
     }

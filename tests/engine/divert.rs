@@ -76,7 +76,7 @@ fn w7_what_comes_in_during_the_drain_comes_behind() {
         for _ in 0..999 {
             let draft = rig.fresh(d1);
             rig.accept(0, &draft);
-            if rig.model.next_id() % 50 == 0 {
+            if rig.model.next_id().is_multiple_of(50) {
                 rig.pass_ms(5);
             }
         }

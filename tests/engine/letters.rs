@@ -234,3 +234,36 @@ fn an_unreadable_record_is_a_dead_letter_and_keeps_its_place_until_then() {
     let (value, reason) = state.log.last().expect("there is one");
     assert_eq!((&**value, reason.as_str()), (&b"of another version"[..], "unknown_version"));
 }
+
+/// A record that comes back from the disk while its like, taken in this run, is on its way to the dead letters: it waits
+/// for that one's fate, and its place on disk is kept until then, whatever behind it is done with.
+#[test]
+fn a_record_that_waits_for_a_dying_like_keeps_its_place() {
+    let mut rig = Rig::spilling(&small_config(), 1);
+    rig.submit_fresh("device", 1);
+    rig.pass_ms(1_100);
+    let k = rig.fresh("device");
+    rig.accept(0, &k);
+    rig.submit_fresh("device", 5);
+    rig.pass_ms(20);
+    assert_eq!(rig.settled(0), 7);
+    rig.broker().state().is_away = true;
+    rig.restart(Death::Process, SHORT, |_, _| 1);
+    rig.letters.state().is_away = true;
+    // In its ring when the topic's limit falls.
+    let again = rig.accept(0, &k);
+    rig.common.set_record_bytes_max(1);
+    rig.model.note_refused(again);
+    rig.turn();
+    rig.common.set_record_bytes_max(1 << 20);
+    rig.pass_ms(50);
+    rig.broker().ack_all();
+    rig.pass_ms(20);
+    assert_eq!((rig.counts().delivered, rig.counts().in_flight), (5, 1), "{}", rig.counts());
+    assert_eq!(rig.spill().partition(P0).released, 1, "the shadow that was found in the topic");
+    rig.restart(Death::Machine, SHORT, |_, _| 0);
+    assert_eq!((rig.counts().recovered, rig.callers[0].backlog.front()), (1, Some(&again)));
+    rig.letters.state().is_away = false;
+    rig.finish();
+    assert_eq!(rig.log_ids().len(), 7);
+}
