@@ -513,7 +513,12 @@ impl Place {
         self.answer_after(4_000);
         let mut stdin = server.child.stdin.take().unwrap();
         stdin.write_all(lines(&sent[..ON_THEIR_WAY]).as_bytes()).unwrap();
-        std::thread::sleep(Duration::from_millis(1_000));
+        for _ in 0..PARTITIONS {
+            let mut said = String::new();
+            while !said.contains("breaker open") {
+                assert!(server.errors.read_line(&mut said).unwrap() > 0, "no partition stalls: {said}");
+            }
+        }
         stdin.write_all(lines(&sent[ON_THEIR_WAY..]).as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(500));
         stdin
@@ -553,7 +558,7 @@ fn an_outage_at_the_end_of_a_source_is_waited_out() {
     let mut server = place.serve("", &disk(&place.path("state")));
     drop(place.feed_silent(&mut server, &sent));
     // The source has ended, everything is settled, and the broker is still silent.
-    std::thread::sleep(Duration::from_millis(1_500));
+    std::thread::sleep(Duration::from_millis(1_000));
     assert!(server.child.try_wait().unwrap().is_none(), "it waits for what is on disk");
     place.answer_after(0);
     let mut said = String::new();
@@ -699,6 +704,37 @@ fn a_replay_without_a_directory_or_beside_a_router_is_refused_and_an_empty_one_i
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains(&format!("process {}", server.child.id())), "{said}");
     assert_eq!(server.stop().0, Some(0));
+    // Where nothing is left, no broker is needed.
+    place.mock.broker_down(1).unwrap();
+    let output = place.replay(&format!("{keys}start.timeout = \"2s\"\n"), &[]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), &counters(&output)["left"]), (Some(0), &0.into()), "{said}");
+}
+
+#[test]
+fn the_closing_table_has_a_row_for_each_place_a_trigger_may_be_in() {
+    let place = Place::new("table");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command.args(["route", "-c"]).arg(place.config("", &disk(&place.path("state"))));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = feed(command, lines(&rows("veh", 300)).as_bytes());
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}\n{}", text(&output.stderr));
+    for (name, count) in [
+        ("accepted", 300),
+        ("delivered", 300),
+        ("recovered", 0),
+        ("spilled", 0),
+        ("drained", 0),
+        ("in_spill", 0),
+        ("dead_lettered", 0),
+        ("corrupt", 0),
+        ("failed", 0),
+        ("unsettled", 0),
+    ] {
+        let row = format!("{name:>13}  {count:>12}  ");
+        assert!(said.lines().any(|line| line.starts_with(&row)), "{row:?} is not in\n{said}");
+    }
 }
 
 #[test]
@@ -746,17 +782,28 @@ fn kept_line(state: &Path) -> u64 {
 
 #[test]
 fn a_killed_run_goes_on_behind_its_last_settled_line() {
+    let kept = kill_and_go_on("refuse");
+    assert!(kept < 20_000, "it was killed on its way: {kept}");
+}
+
+#[test]
+fn what_a_killed_run_had_settled_on_disk_is_not_lost() {
+    kill_and_go_on("spill");
+}
+
+/// Returns the line up to which all was said to be settled when the run was killed.
+fn kill_and_go_on(policy: &str) -> u64 {
     const COUNT: usize = 20_000;
-    let place = Place::new("resume");
+    let place = Place::new(&format!("resume-{policy}"));
     let (path, state) = (place.path("rows.ndjson"), place.path("state"));
     let sent = rows("veh", COUNT);
     // A line in front that is none, so that lines and seqs differ.
     fs::write(&path, format!("garbage\n{}", lines(&sent))).unwrap();
     let route = format!("source = \"file\"\npath = {path:?}\nresume = true");
     let state_key = format!("state.dir = {state:?}\n");
-    // Without the disk, which would take what the broker does not.
+    // With the disk, no broker's answer comes before its partition counts as stalled.
     let slow = format!(
-        "{state_key}divert.policy = \"refuse\"\ninflight.partition = 64\ninflight.total = 256\ninflight.waiting = 64\nqueue.capacity = 128\n"
+        "{state_key}divert.policy = \"{policy}\"\nbreaker.grace = \"30ms\"\ninflight.partition = 64\ninflight.total = 256\ninflight.waiting = 64\nqueue.capacity = 128\n"
     );
     place.mock.broker_round_trip_time(1, Duration::from_millis(40)).unwrap();
     let mut child = place.route(&route, &slow).spawn().unwrap();
@@ -768,7 +815,7 @@ fn a_killed_run_goes_on_behind_its_last_settled_line() {
     child.kill().unwrap();
     child.wait().unwrap();
     let kept = kept_line(&state);
-    assert!((500..COUNT as u64).contains(&kept), "{kept}");
+    assert!((500..=COUNT as u64 + 1).contains(&kept), "{kept}");
     place.mock.broker_round_trip_time(1, Duration::ZERO).unwrap();
     // Everything said to be settled is in the topic, or on disk on its way there.
     let output = place.replay(&state_key, &[]).output().unwrap();
@@ -799,6 +846,7 @@ fn a_killed_run_goes_on_behind_its_last_settled_line() {
         "{}",
         text(&output.stderr)
     );
+    kept
 }
 
 #[test]

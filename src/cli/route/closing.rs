@@ -113,9 +113,6 @@ impl Closing<'_> {
         if counts.dead_lettered > 0 && !self.places.diverts_to_letters {
             problems.push(self.dead_letters());
         }
-        if counts.in_spill > 0 && !self.report.is_synced {
-            problems.push("the disk did not take the last commit in time: some of what is on disk may not be".into());
-        }
         if !counts.add_up() || !self.report.lost_shards.is_empty() {
             let lost = &self.report.lost_shards;
             problems.push(format!("the counters may be off: shards {lost:?} did not end in time\n{counts}"));
