@@ -37,14 +37,71 @@ fn number(object: &Value, name: &str) -> u64 {
 fn assert_good(output: &Output) -> Value {
     let object = object(output);
     assert_eq!(output.status.code(), Some(0), "{object:#}\n{}", text(&output.stderr));
-    for name in ["lost", "repeated", "reordered", "unsettled", "unread", "failed", "in_flight", "in_rings", "spilled"] {
+    for name in ["lost", "repeated", "reordered", "unsettled", "unread", "failed", "in_flight", "in_rings"] {
         assert_eq!(number(&object, name), 0, "{name} in {object:#}");
     }
+    for name in ["in_spill", "dead_lettered", "corrupt", "recovered"] {
+        assert_eq!(number(&object, name), 0, "{name} in {object:#}");
+    }
+    assert_eq!(number(&object, "drained"), number(&object, "spilled"), "{object:#}");
+    assert_nothing_stays(output);
     conservation::check(|name| object[name].as_u64()).unwrap_or_else(|imbalance| panic!("{imbalance}"));
     assert_eq!(number(&object, "offered"), number(&object, "accepted") + number(&object, "shed"));
     assert_eq!(number(&object["check"], "records"), number(&object, "delivered"));
     assert_eq!(number(&object["check"], "accepted"), number(&object, "delivered"));
     object
+}
+
+/// The directory of what was spilled is named while the demo runs, and gone when it has ended.
+fn assert_nothing_stays(output: &Output) {
+    let directory = state_of(text(&output.stderr));
+    assert!(!std::path::Path::new(directory).exists(), "{directory} is still there");
+}
+
+fn state_of(said: &str) -> &str {
+    let named = said.split("state and spill lie in ").nth(1).and_then(|rest| rest.split(" until the end").next());
+    named.unwrap_or_else(|| panic!("no directory is named: {said}"))
+}
+
+#[test]
+fn an_outage_longer_than_the_grace_is_spilled_and_drained_to_the_last_record() {
+    let output = run(&["--json", "--rate", "5000", "--seconds", "10"]);
+    let object = assert_good(&output);
+    let (outage, spilled) = (&object["outage"], number(&object, "spilled"));
+    assert!(number(outage, "frozen_ms") >= 3_000, "{object:#}");
+    // Partitions stall a second after the freeze began; two seconds of the fleet come in after that.
+    assert!(spilled > 1_000, "{object:#}");
+    assert!(number(outage, "spilled_max") > 1_000 && number(outage, "spilled_max") <= 50_000, "{object:#}");
+    assert!(outage["drained_after_ms"].is_u64() && outage["drain_rate"].as_f64().is_some_and(|rate| rate > 0.0));
+    let progress = text(&output.stderr);
+    assert!(progress.contains("FROZEN"), "{progress}");
+    let spills = |line: &str| line.contains("in spill") && !line.contains("in spill       0");
+    assert!(progress.lines().any(spills), "{progress}");
+    let said = object["sentence"].as_str().unwrap_or_default();
+    assert!(said.contains("frozen for 3.0"), "{said}");
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once_and_leaves_no_directory_behind() {
+    let mut child = demo(&["--seconds", "10", "--rate", "2000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut progress = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut said = String::new();
+    // Within the freeze it does not end by itself, whatever it was asked.
+    while !said.contains("FROZEN") {
+        assert!(progress.read_line(&mut said).expect("it is text") > 0, "it ended by itself");
+    }
+    let directory = state_of(&said).to_owned();
+    assert!(std::path::Path::new(&directory).is_dir(), "{directory}");
+    let twice = format!("kill -INT {0}; sleep 0.2; kill -INT {0}", child.id());
+    assert!(Command::new("sh").args(["-c", &twice]).status().expect("there is a shell").success());
+    // Its last words, so that it never waits for a reader.
+    progress.read_to_string(&mut said).expect("it is text");
+    assert_eq!(child.wait().expect("it ran").code(), Some(130), "{said}");
+    assert!(!std::path::Path::new(&directory).exists(), "{directory} is still there");
 }
 
 #[test]
@@ -126,16 +183,14 @@ fn an_interrupted_demo_delivers_and_checks_what_it_accepted() {
     let mut child = demo(&options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
     let mut progress = BufReader::new(child.stderr.take().expect("it is piped"));
     // In the middle: something was delivered.
-    let mut line = String::new();
-    while !line.contains("delivered") || line.contains("delivered         0") {
-        line.clear();
-        assert!(progress.read_line(&mut line).expect("it is text") > 0, "it ended by itself");
+    let mut said = String::new();
+    while !said.lines().any(|line| line.contains("delivered") && !line.contains("delivered         0")) {
+        assert!(progress.read_line(&mut said).expect("it is text") > 0, "it ended by itself");
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is a kill");
     assert!(kill.success());
-    let mut rest = Vec::new();
-    progress.read_to_end(&mut rest).expect("it is text");
-    let output = Output { stderr: rest, ..child.wait_with_output().expect("it ran") };
+    progress.read_to_string(&mut said).expect("it is text");
+    let output = Output { stderr: said.into_bytes(), ..child.wait_with_output().expect("it ran") };
     let object = assert_good(&output);
     assert_eq!(object["interrupted"], Value::Bool(true));
     let offered = number(&object, "offered");

@@ -6,31 +6,37 @@
 //! ```
 //!
 //! Everything is real but the brokers and the fleet. The router, its client library and the consumer know nothing of the
-//! demo. In the middle the brokers freeze; see [`cluster`].
+//! demo. In the middle the brokers freeze, see [`cluster`]; the router spills what comes in meanwhile to a directory of
+//! the demo's own, and drains it afterwards.
 
 mod cluster;
 mod consumer;
 mod inspector;
 mod live;
 mod load;
+mod outage;
 mod outcome;
+mod scratch;
 
 use super::signals::Signals;
 use super::{CliError, Exit};
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
-use crate::engine::{Router, Stages};
+use crate::config::{Config, DeadLetterTopic, DivertPolicy};
+use crate::engine::Router;
 use crate::sim::fleet::{Fleet, FleetOptions};
 use crate::units::{Nanos, UnixMs};
 use crate::verify::Verdict;
 use clap::Args;
-use cluster::{Cluster, FREEZE, PARTITIONS, TOPIC};
+use cluster::{Cluster, PARTITIONS, TOPIC};
 use consumer::{Progress, ReadOut, Reader};
 use inspector::{Inspected, Inspection, Plant, inspect};
 use live::{Live, Moment};
 use load::{Driven, Pace, drive};
-use outcome::{Asked, Outage, Outcome};
+use outage::OutagePlan;
+use outcome::{Asked, Outcome};
+use scratch::Scratch;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -41,27 +47,35 @@ use std::time::{Duration, Instant};
 const TRIGGERS_MAX: u64 = 20_000_000;
 /// Between two looks of the main thread at everything.
 const TICK: Duration = Duration::from_millis(10);
-/// How long what is in flight may take after the load has ended.
+/// How long what is in flight or on disk may take after the load has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// Progress is shown from here on.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What the spill may take: a long run at the highest rate stays below.
+const SPILL_BYTES: u64 = 2 << 30;
+/// Small files, so that little more is allocated ahead than the reserve.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// No trigger of the demo becomes a dead letter; its room is the least there may be.
+const DEAD_LETTER_BYTES: u64 = 8 << 20;
 
 /// Shows the router at work, and checks everything it delivers.
 ///
 /// The demo needs nothing but this program: it starts three Kafka brokers inside its own process (the client library's
-/// mock), routes the triggers of a simulated fleet to them, freezes the brokers for a moment half way, and reads every
-/// record back with a real consumer. At the end it says whether anything was lost, doubled or reordered, whether the
-/// counters add up, and how long each stage took. Ctrl-C ends the load early; what was accepted is still delivered and
-/// checked.
+/// mock), routes the triggers of a simulated fleet to them, and reads every record back with a real consumer. In the
+/// middle the brokers freeze, for three tenths of the run but at most 3 seconds. What comes in once a partition has made
+/// no progress for a second is spilled to a temporary directory on disk, and goes to the topic in order when the brokers
+/// answer again. At the end the demo says whether anything was lost, doubled or reordered, whether the counters add up,
+/// and how long each stage took. Ctrl-C ends the load early; what was accepted is still delivered and checked. The
+/// directory is removed at the end.
 ///
 /// Progress goes to standard error, the result to standard output. The exit code is 0 when all is well and 1 when
-/// anything was lost, doubled, reordered or left unsettled, or when the counters do not add up.
+/// anything was lost, doubled, reordered, left unsettled or left on disk, or when the counters do not add up.
 #[derive(Args)]
 pub struct Demo {
     /// How many triggers a second the fleet causes, over all ingresses. At most 20 for each device.
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
-    /// For how many seconds. The outage comes half way.
+    /// For how many seconds. The outage is in the middle; to see triggers spilled, take 5 or more.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     seconds: u32,
     /// Decides everything that luck decides in the fleet: the same seed causes the same triggers.
@@ -88,10 +102,12 @@ impl Demo {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         let asked = self.check()?;
         let listening = |error| CliError::Unavailable(format!("signals cannot be listened for: {error}"));
-        let signals = Signals::listen().map_err(listening)?;
+        let scratch = Scratch::make()?;
+        let signals = Signals::listen_with(scratch.remover()).map_err(listening)?;
+        tell!("state and spill lie in {} until the end", scratch.path().display());
         let mut live = Live::new();
         live.say("starting three brokers, a consumer and the router …");
-        let stage = Stage::build(&self, &asked)?;
+        let stage = Stage::build(&self, &asked, scratch.path())?;
         live.clear();
         let outcome = stage.play(&asked, &signals, &mut live)?;
         live.clear();
@@ -153,7 +169,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn build(demo: &Demo, asked: &Asked) -> Result<Stage, CliError> {
+    fn build(demo: &Demo, asked: &Asked, state: &Path) -> Result<Stage, CliError> {
         let cluster = Cluster::start()?;
         let fleets = Fleet::split(&FleetOptions { of: 1, ..asked.fleet.clone() }, demo.ingresses)
             .map_err(|error| CliError::Usage(error.to_string()))?;
@@ -167,6 +183,11 @@ impl Stage {
         // A partition's window fits into its shard's share of all that may be in flight.
         config.inflight.partition = config.inflight.partition.min(config.inflight.total / usize::from(demo.shards));
         config.queue.ingresses = demo.ingresses as usize;
+        config.state.dir = Some(state.to_path_buf());
+        config.divert.policy = Some(DivertPolicy::Spill);
+        (config.spill.limit, config.spill.segment) = (SPILL_BYTES, SEGMENT_BYTES);
+        config.dead_letter.topic = Some(DeadLetterTopic::Off);
+        config.dead_letter.limit = DEAD_LETTER_BYTES;
         let (router, _) = Router::start(&config)?;
         // The mock cannot say what its topic's limit is, and no record of the demo comes near one.
         for warning in router.warnings().iter().filter(|warning| !warning.contains("max.message.bytes")) {
@@ -200,23 +221,26 @@ impl Stage {
 
         live.begin();
         let mut watch = Watch { router: &router, progress: &progress, inspection: &inspection, live, began };
-        let mut outage = OutagePlan::new(Duration::from_secs(asked.seconds) / 2);
+        let mut outage = OutagePlan::of(Duration::from_secs(asked.seconds));
         while !drivers.iter().all(JoinHandle::is_finished) {
             if signals.asked_to_stop() || !router.is_healthy() {
                 // Relaxed: a flag, no other memory hangs on it.
                 stop.store(true, Ordering::Relaxed);
             }
             outage.step(&cluster, &watch)?;
-            watch.look(outage.remark());
+            watch.look(outage.remark(&watch));
             std::thread::sleep(TICK);
         }
         let driven: Vec<Driven> = drivers.into_iter().map(join).collect::<Result<_, _>>()?;
         outage.end_load();
         let deadline = Instant::now() + DRAIN_LIMIT;
-        while router.counts().unsettled() > 0 && Instant::now() < deadline && router.is_healthy() || outage.is_frozen()
-        {
+        let is_left = || {
+            let counts = router.counts();
+            counts.unsettled() > 0 || counts.in_spill > 0
+        };
+        while is_left() && Instant::now() < deadline && router.is_healthy() || outage.is_frozen() {
             outage.step(&cluster, &watch)?;
-            watch.look("draining");
+            watch.look(if outage.is_frozen() { "FROZEN" } else { "draining" });
             std::thread::sleep(TICK);
         }
         outage.step(&cluster, &watch)?;
@@ -284,7 +308,7 @@ impl Watch<'_> {
             elapsed: self.began.elapsed(),
             accepted: counts.accepted,
             delivered: counts.delivered,
-            deduplicated: counts.deduplicated,
+            in_spill: counts.in_spill,
             shed: counts.shed,
             in_flight: counts.unsettled(),
             remark,
@@ -297,116 +321,6 @@ impl Watch<'_> {
         let counts = self.router.counts();
         let unread = counts.delivered.saturating_sub(self.progress.read.load(Ordering::Relaxed));
         counts.unsettled() + unread
-    }
-}
-
-/// The outage, step by step.
-struct OutagePlan {
-    at: Duration,
-    state: OutageState,
-    /// As they were before.
-    backlog: u64,
-    late: u64,
-    before: Stages,
-    /// From when everything it had held up was through.
-    after: Option<Stages>,
-    frozen_at: Option<Instant>,
-    seen: Outage,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OutageState {
-    Ahead,
-    Frozen,
-    CatchingUp,
-    Over,
-}
-
-impl OutagePlan {
-    fn new(at: Duration) -> OutagePlan {
-        let (before, seen) = (Stages::default(), Outage::default());
-        OutagePlan { at, state: OutageState::Ahead, backlog: 0, late: 0, before, after: None, frozen_at: None, seen }
-    }
-
-    fn is_frozen(&self) -> bool {
-        self.state == OutageState::Frozen
-    }
-
-    fn remark(&self) -> &'static str {
-        match self.state {
-            OutageState::Ahead | OutageState::Over => "",
-            OutageState::Frozen => "FROZEN",
-            OutageState::CatchingUp => "catch-up",
-        }
-    }
-
-    /// An outage that has not come yet does not come any more.
-    fn end_load(&mut self) {
-        if self.state == OutageState::Ahead {
-            self.state = OutageState::Over;
-        }
-    }
-
-    fn step(&mut self, cluster: &Cluster, watch: &Watch<'_>) -> Result<(), CliError> {
-        let now_us = || SystemClock::new().now().wall.0;
-        let frozen_for = self.frozen_at.map_or(Duration::ZERO, |at| at.elapsed());
-        match self.state {
-            OutageState::Ahead if Instant::now() >= watch.began + self.at => {
-                self.backlog = watch.backlog();
-                self.late = watch.router.counts().late;
-                self.before = watch.router.stages();
-                // Relaxed: a record at the very edge may count on either side.
-                watch.inspection.outage_began_us.store(now_us(), Ordering::Relaxed);
-                cluster.freeze()?;
-                self.frozen_at = Some(Instant::now());
-                self.seen.at = Some(watch.began.elapsed());
-                self.state = OutageState::Frozen;
-            }
-            OutageState::Frozen => {
-                self.seen.backlog_max = self.seen.backlog_max.max(watch.router.counts().unsettled());
-                if frozen_for >= FREEZE {
-                    cluster.thaw()?;
-                    self.seen.frozen = frozen_for;
-                    self.state = OutageState::CatchingUp;
-                }
-            }
-            // Twice what was there before is the same again, for a figure that jumps with each batch.
-            OutageState::CatchingUp if watch.backlog() <= 2 * self.backlog.max(500) => {
-                watch.inspection.outage_over_us.store(now_us(), Ordering::Relaxed);
-                self.after = Some(watch.router.stages());
-                self.seen.late = watch.router.counts().late - self.late;
-                self.seen.over_after = Some(frozen_for);
-                self.state = OutageState::Over;
-            }
-            OutageState::Ahead | OutageState::CatchingUp | OutageState::Over => {}
-        }
-        Ok(())
-    }
-
-    /// With the stages outside the outage: what came before it and what came after.
-    fn finish(mut self, router: &Router) -> Outage {
-        if self.seen.at.is_none() {
-            self.seen.outside = router.stages();
-            return self.seen;
-        }
-        self.seen.outside = self.before;
-        if self.after.is_none() {
-            self.seen.late = router.counts().late - self.late;
-        }
-        if let Some(after) = &self.after {
-            let outside = &mut self.seen.outside;
-            let end = router.stages();
-            for (mine, (end, after)) in [
-                (&mut outside.emit, (&end.emit, &after.emit)),
-                (&mut outside.queue, (&end.queue, &after.queue)),
-                (&mut outside.dedup, (&end.dedup, &after.dedup)),
-                (&mut outside.publish, (&end.publish, &after.publish)),
-                (&mut outside.settle, (&end.settle, &after.settle)),
-            ] {
-                mine.merge(&end.since(after));
-            }
-        }
-        self.seen
     }
 }
 

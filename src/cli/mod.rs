@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod demo;
 mod dlq;
+mod drain;
 mod route;
 mod signals;
 mod spill;
@@ -92,7 +93,12 @@ impl Cli {
     /// # Errors
     /// [`CliError`], to be printed; its [`CliError::exit`] is the exit code.
     pub fn run(self) -> Result<Exit, CliError> {
-        start_log();
+        // The demo shows the outage itself, and a line for each partition's breaker would hide it.
+        start_log(if matches!(self.command, Command::Demo(_)) {
+            "error,librdkafka=off"
+        } else {
+            "warn,librdkafka=off"
+        });
         let exit = match self.command {
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run(),
@@ -109,10 +115,10 @@ impl Cli {
     }
 }
 
-/// Log lines go to standard error, from warnings on; `RUST_LOG` says otherwise. What librdkafka writes into its own log the
-/// sink says too, once.
-fn start_log() {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,librdkafka=off"))
+/// Log lines go to standard error, in general from warnings on; `RUST_LOG` says otherwise. What librdkafka writes into its
+/// own log the sink says too, once.
+fn start_log(default_filter: &str) {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(default_filter))
         .format_timestamp_millis()
         .init();
 }

@@ -2,6 +2,7 @@
 //! has something to reload takes `SIGHUP` as the wish for that instead.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals as Incoming;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,6 +54,26 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         Ok(Signals { stop, reload })
+    }
+
+    /// As [`Signals::listen`], and a second signal does `last_act` before it ends the process.
+    ///
+    /// # Errors
+    /// When the system refuses the handlers, or the thread that waits for them.
+    pub fn listen_with(last_act: impl Fn() + Send + 'static) -> std::io::Result<Signals> {
+        let asked = Arc::new(AtomicBool::new(false));
+        let mut signals = Incoming::new([SIGINT, SIGTERM, SIGHUP])?;
+        let flag = Arc::clone(&asked);
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in &mut signals {
+                // Relaxed: as in `asked_to_stop`.
+                if flag.swap(true, Ordering::Relaxed) {
+                    last_act();
+                    signal_hook::low_level::exit(128 + signal);
+                }
+            }
+        })?;
+        Ok(Signals { stop: asked, reload: None })
     }
 
     /// Whether the command is to drain and end. `Relaxed`: set by the signal handler, no other memory hangs on it.

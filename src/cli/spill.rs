@@ -1,13 +1,16 @@
-//! `fencepost spill`: what is on disk, read and not touched.
+//! `fencepost spill`: what is on disk, looked at, or sent to where it was meant to go.
+
+mod replay;
 
 use super::signals::Signals;
 use super::{CliError, Exit};
 use crate::spill::{self, PartitionFound, RealDisk, Recovery, SurveyError};
 use clap::{Args, Subcommand};
+use replay::Replay;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Looks into a spill directory.
+/// Looks into a spill directory, or sends what is there to the topic.
 #[derive(Args)]
 pub struct Spill {
     #[command(subcommand)]
@@ -17,6 +20,7 @@ pub struct Spill {
 #[derive(Subcommand)]
 enum SpillCommand {
     Verify(Verify),
+    Replay(Replay),
 }
 
 /// Reads every segment of a spill directory, checks every record, and says what a start would find.
@@ -38,6 +42,7 @@ impl Spill {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         match self.command {
             SpillCommand::Verify(verify) => verify.run(),
+            SpillCommand::Replay(replay) => replay.run(),
         }
     }
 }
@@ -46,16 +51,20 @@ impl Verify {
     fn run(self) -> Result<Exit, CliError> {
         let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         let found = spill::verify(&mut RealDisk, &self.dir, |_| !signals.asked_to_stop());
-        let (recovery, partitions) = found.map_err(|error| match error {
-            SurveyError::Version { .. } => CliError::Usage(error.to_string()),
-            _ => CliError::Unavailable(error.to_string()),
-        })?;
+        let (recovery, partitions) = found.map_err(survey_error)?;
         if self.json {
             say!("{}", as_json(&recovery, &partitions));
         } else {
             super::say::out(format_args!("{}", as_text(&recovery, &partitions)));
         }
         Ok(if recovery.is_whole() { Exit::Done } else { Exit::Wrong })
+    }
+}
+
+fn survey_error(error: SurveyError) -> CliError {
+    match error {
+        SurveyError::Version { .. } => CliError::Usage(error.to_string()),
+        _ => CliError::Unavailable(error.to_string()),
     }
 }
 

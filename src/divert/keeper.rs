@@ -61,6 +61,14 @@ impl<D: Disk, L: LetterSink> Keeper<D, L> {
         worked
     }
 
+    /// The time to deliver is over: dead letters go to the disk at once from now on. Turns go on.
+    pub fn close_letters(&mut self, now: Nanos) {
+        let Keeper { ends, callers, letters, .. } = self;
+        if let Some(letters) = letters {
+            letters.finish(ends, callers, now);
+        }
+    }
+
     /// The shards have left: everything that was ordered is made durable now, or refused. Returns the dead letters that
     /// nobody has taken.
     pub fn finish(&mut self, now: Nanos) -> u64 {

@@ -129,6 +129,12 @@ impl ShardEnd {
         self.news.pop().ok()
     }
 
+    /// Whether a drained record or the end of a read is there. Whatever was said before it was written can be heard then.
+    #[must_use]
+    pub fn has_drained(&mut self) -> bool {
+        self.drained.peek().is_some()
+    }
+
     /// The next drained record, or the end of a read. `is_welcome` is asked with the bytes of the record's frame before
     /// it is taken; false leaves it where it is.
     pub fn drained<T>(

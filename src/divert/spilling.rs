@@ -104,7 +104,8 @@ impl<D: Disk> SpillRoom<D> {
     pub fn found(&self, partition: PartitionId) -> Found {
         let PartitionState { released, committed, records, .. } = self.spill.partition(partition);
         let (released, marked) = (released.min(committed), self.spill.marked(partition));
-        Found { released, committed, marked, lost: committed - released - records }
+        // At open every mark is durable, and what is marked is among the records no more.
+        Found { released, committed, marked, lost: committed - released - marked - records }
     }
 
     /// How the disk is.

@@ -249,6 +249,13 @@ impl<C: Clock> Common<C> {
         Counts::of(self)
     }
 
+    /// What the router says to its shards, for a test or a simulator that stops them by hand.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The largest record the topic takes, in bytes: what is larger is refused at submit, or by the shard if it was
     /// queued before. The router sets it from the topic.
     pub fn set_record_bytes_max(&self, bytes: usize) {

@@ -260,10 +260,14 @@ impl DiskThread {
             }
             // The keeper is not used after a panic but to be dropped, so a broken invariant of it is not seen by anyone.
             let turned = catch_unwind(AssertUnwindSafe(|| {
-                let mut worked_at = Nanos(0);
+                let (mut worked_at, mut is_closing) = (Nanos(0), false);
                 // Acquire, partner: the Release in `finish`: what the shards ordered before is seen.
                 while !is_stopped.load(Ordering::Acquire) {
                     let now = clock.mono();
+                    if !is_closing && shared.is_spilling_rest() {
+                        is_closing = true;
+                        keeper.close_letters(now);
+                    }
                     if keeper.turn(now) {
                         worked_at = now;
                     } else {

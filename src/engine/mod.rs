@@ -207,6 +207,10 @@ impl<C: Clock> Router<C> {
         let deadline = Instant::now() + limit;
         self.common.shared.close(Gate::Stopping);
         self.wait_for_shards(deadline);
+        // Dead letters of the callers pass no shard.
+        while self.disk.is_some() && self.letters_under_way() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         if self.disk.is_some() {
             // The time to deliver is over: what is left goes to the disk.
             self.common.shared.spill_rest();
@@ -237,6 +241,13 @@ impl<C: Clock> Router<C> {
         }
         self.state = None;
         Report { counts: self.counts(), stages: self.stages(), lost_shards, is_synced }
+    }
+
+    /// Dead letters that callers gave and that are not durable yet.
+    fn letters_under_way(&self) -> u64 {
+        let given: u64 = self.common.ingress_pages.iter().map(|page| page.lettered.get()).sum();
+        let done = self.common.letter_pages.iter().map(|page| page.dead_lettered.get() + page.failed.get());
+        given.saturating_sub(done.sum())
     }
 
     fn wait_for_shards(&self, deadline: Instant) {

@@ -214,8 +214,8 @@ fn letters_of(
         let answer = desk.prepare(plan.as_ref(), LETTERS_LIMIT);
         desk.close();
         if let Err(error) = answer {
-            let is_named = config.dead_letter.topic.is_some();
-            if !has_disk && !is_named && matches!(error, TopicError::Missing { .. }) {
+            let is_needed = config.dead_letter.topic.is_some() || config.divert_policy() == DivertPolicy::DeadLetter;
+            if !has_disk && !is_needed && matches!(error, TopicError::Missing { .. }) {
                 topic.warnings.push(format!(
                     "there is no topic for dead letters ({}), and no state.dir: what cannot be delivered is handed back as \
                      failed; make the topic, name another one as dead_letter.topic, or set it to \"off\"",

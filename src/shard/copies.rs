@@ -149,6 +149,14 @@ impl<S: Sink> Core<S> {
 
     /// A record is done with. In its turn it is released with all before it, otherwise it is marked.
     fn copy_done(&mut self, index: u32, sequence: u64) {
+        self.record_done(index, sequence);
+        if sequence > self.diversions[index as usize].released {
+            self.marks.push_back((index, sequence));
+        }
+    }
+
+    /// A record is done with, or lost: releases what there is up to the first that is not.
+    pub(super) fn record_done(&mut self, index: u32, sequence: u64) {
         let head = self.lines[index as usize].head;
         let diversion = &mut self.diversions[index as usize];
         diversion.high = diversion.high.max(sequence);
@@ -166,9 +174,6 @@ impl<S: Sink> Core<S> {
         if upto > diversion.released {
             diversion.released = upto;
             diversion.wants_release = true;
-        }
-        if sequence > diversion.released {
-            self.marks.push_back((index, sequence));
         }
         self.list_diversion(index);
     }

@@ -140,6 +140,11 @@ impl Diversion {
         self.pause = PAUSE_MIN;
     }
 
+    /// Whether everything that was found on disk at start has come back.
+    pub fn is_past_recovered(&self) -> bool {
+        self.read_next > self.recovered_upto
+    }
+
     /// Whether there is nothing left to do for it in a turn.
     pub fn is_quiet(&self) -> bool {
         self.spilling == 0 && self.parked == 0 && !self.is_reading && !self.wants_release && self.shadow_at == NONE
@@ -147,10 +152,11 @@ impl Diversion {
 
     /// With what lies on disk already.
     pub fn with(found: Found) -> Diversion {
+        let parked = found.committed - found.released - found.marked;
         Diversion {
-            parked: found.committed - found.released - found.marked,
+            parked,
             known_lost: found.lost,
-            read_next: found.released + 1,
+            read_next: if parked == 0 { found.committed + 1 } else { found.released + 1 },
             recovered_upto: found.committed,
             released: found.released,
             high: found.released,

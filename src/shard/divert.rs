@@ -27,6 +27,26 @@ impl<S: Sink> Core<S> {
     /// What the disk has to say: appends that are durable or refused, and records that come back.
     pub(super) fn hear_disk(&mut self, now: Now) -> usize {
         let Some(mut disk) = self.disk.take() else { return 0 };
+        let mut heard = self.hear_news(&mut disk, now);
+        for _ in 0..PARCELS_A_TURN {
+            // The disk thread may commit a record and read it back while this loop runs: what it said before it wrote the
+            // parcel comes first.
+            if !disk.has_drained() {
+                break;
+            }
+            heard += self.hear_news(&mut disk, now);
+            let (slots, pages) = (self.slab.free_slots(), self.slab.free_pages());
+            let is_welcome = |frame_bytes: usize| frame_bytes == 0 || (slots > 0 && pages > 0);
+            if disk.drained(is_welcome, |parcel| self.take_parcel(&parcel, now)).is_none() {
+                break;
+            }
+            heard += 1;
+        }
+        self.disk = Some(disk);
+        heard
+    }
+
+    fn hear_news(&mut self, disk: &mut ShardEnd, now: Now) -> usize {
         let mut heard = 0;
         while let Some(news) = disk.news() {
             heard += 1;
@@ -37,15 +57,6 @@ impl<S: Sink> Core<S> {
                 News::LetterRefused { slot } => self.letter_refused(SlotId(slot), now.mono),
             }
         }
-        for _ in 0..PARCELS_A_TURN {
-            let (slots, pages) = (self.slab.free_slots(), self.slab.free_pages());
-            let is_welcome = |frame_bytes: usize| frame_bytes == 0 || (slots > 0 && pages > 0);
-            if disk.drained(is_welcome, |parcel| self.take_parcel(&parcel, now)).is_none() {
-                break;
-            }
-            heard += 1;
-        }
-        self.disk = Some(disk);
         heard
     }
 

@@ -35,6 +35,10 @@ impl<S: Sink> Core<S> {
                     self.page.corrupt.add(fresh);
                     log::error!("partition {partition}: the disk lost {fresh} settled triggers below record {next}");
                 }
+                if lost > 0 {
+                    // Nothing else will say of them that they are done with, if they are the last.
+                    self.record_done(index, next - 1);
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ mod turn;
 
 pub use turn::{REPORTS_BYTES, Turn};
 
-use crate::breaker::BreakerLimits;
+use crate::breaker::{BreakerLimits, Cause};
 use crate::clock::Clock;
 use crate::dedup::{Window, WindowLimits};
 use crate::divert::{Found, Room, ShardEnd};
@@ -325,6 +325,27 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     /// The sink, for a test or a simulator that steers it.
     pub fn sink_mut(&mut self) -> &mut S {
         &mut self.core.sink
+    }
+
+    /// Opens a partition's breaker, as whoever reads lag or latency does.
+    #[doc(hidden)]
+    pub fn trip(&mut self, partition: PartitionId, cause: Cause) {
+        let (now, index) = (self.clock.mono(), self.core.line_of(partition));
+        let breaker = &mut self.core.lines[index as usize].breaker;
+        let was_closed = breaker.is_closed();
+        breaker.trip(cause, now, &self.core.limits.breaker);
+        if was_closed {
+            self.core.breaker_changed(index, was_closed);
+        }
+    }
+
+    /// Says that what opened a breaker by [`Shard::trip`] was read and is good.
+    #[doc(hidden)]
+    pub fn good_read(&mut self, partition: PartitionId) {
+        let (now, index) = (self.clock.mono(), self.core.line_of(partition));
+        if self.core.lines[index as usize].breaker.good_read(now) {
+            self.core.breaker_changed(index, false);
+        }
     }
 
     /// The clock.

@@ -352,6 +352,10 @@ impl<S: Sink> Core<S> {
         if let Some((fences, version)) = self.shared.fences_since(self.fences_version) {
             (self.fences, self.fences_version) = (fences, version);
         }
+        if self.already.is_some() && self.diversions.iter().all(|diversion| diversion.is_past_recovered()) {
+            // What was found at start has met it.
+            self.already = None;
+        }
         if self.is_cold
             && let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take())
         {
@@ -421,8 +425,8 @@ impl<S: Sink> Core<S> {
         let shedding = match (line.is_diverted, &self.room) {
             (false, _) if is_away => Shedding::ALL,
             (false, _) => Shedding::NOTHING,
-            // The disk does not keep up: what waits for it is bounded by the slots of the shard.
-            (true, _) if diversion.spilling >= window || self.dying as usize > self.limits.slab.slots / 4 => {
+            // The disk does not keep up: what waits for it may take a part of the shard's slots and no more.
+            (true, _) if (u64::from(diversion.spilling).max(self.dying)) as usize > self.limits.slab.slots / 4 => {
                 Shedding::ALL
             }
             (true, Some(room)) if !diversion.to_letters => Shedding::for_space(room.level(partition.0)),

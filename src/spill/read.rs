@@ -31,7 +31,7 @@ pub struct ReadDone {
     pub next: u64,
     /// Records handed over.
     pub records: usize,
-    /// Records left out, since they are marked.
+    /// Records before `next` left out, since they are marked; to the last committed one when there are no more.
     pub marked: usize,
     /// Whether there may be more that is committed.
     pub more: bool,
@@ -68,7 +68,8 @@ impl<D: Disk> Spill<D> {
         mut each: impl FnMut(Stored<'_>),
     ) -> ReadDone {
         let lane = &self.lanes[partition.0 as usize];
-        let mut done = ReadDone { next: from.max(lane.released + 1), records: 0, marked: 0, more: true };
+        let first = from.max(lane.released + 1);
+        let mut done = ReadDone { next: first, records: 0, marked: 0, more: true };
         let (mut bytes, mut scanned) = (0, budget.scanned);
         while done.records < budget.records && bytes < budget.bytes {
             match self.seek(partition.0, done.next, &mut scanned) {
@@ -76,7 +77,6 @@ impl<D: Disk> Spill<D> {
                     done.next = header.sequence + 1;
                     let marks = self.lanes[partition.0 as usize].marks;
                     if marks > 0 && self.marks.contains(&(partition.0, header.sequence)) {
-                        done.marked += 1;
                         continue;
                     }
                     bytes += header.length as usize;
@@ -89,6 +89,13 @@ impl<D: Disk> Spill<D> {
                 }
                 Sought::Pause => break,
             }
+        }
+        let lane = &self.lanes[partition.0 as usize];
+        if lane.marks > 0 {
+            // Also those whose records have left the line: they are not there, and not lost.
+            let passed = first..if done.more { done.next } else { lane.high + 1 };
+            let marked = self.marks.iter().filter(|(of, sequence)| *of == partition.0 && passed.contains(sequence));
+            done.marked = marked.count();
         }
         done
     }

@@ -12,6 +12,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+/// Kafka's word for "as many replicas as `default.replication.factor` says".
+const CLUSTERS_OWN: i32 = -1;
+
 pub struct Admin(AdminClient<DefaultClientContext>);
 
 impl Admin {
@@ -19,9 +22,9 @@ impl Admin {
         Admin(ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client can be made"))
     }
 
-    /// A topic of one replica, with these settings, ready for use on return.
+    /// A topic with these settings and as many replicas as the cluster gives by itself, ready for use on return.
     pub fn create_topic(&self, topic: &str, partitions: u32, settings: &[(&str, &str)]) {
-        let mut new = NewTopic::new(topic, partitions as i32, TopicReplication::Fixed(1));
+        let mut new = NewTopic::new(topic, partitions as i32, TopicReplication::Fixed(CLUSTERS_OWN));
         for (name, value) in settings {
             new = new.set(name, value);
         }
@@ -39,6 +42,16 @@ impl Admin {
     pub fn delete_topic(&self, topic: &str) {
         let answers = wait_for(self.0.delete_topics(&[topic], &options())).expect("the cluster answers");
         answers[0].as_ref().unwrap_or_else(|(name, code)| panic!("deleting {name}: {code}"));
+    }
+
+    /// The brokers that lead the topic's partitions, in their order; -1 for none.
+    pub fn leaders(&self, topic: &str) -> Vec<i32> {
+        let limit = Duration::from_secs(30);
+        let metadata = self.0.inner().fetch_metadata(Some(topic), limit).expect("the cluster answers");
+        let mut leaders: Vec<(i32, i32)> =
+            metadata.topics()[0].partitions().iter().map(|partition| (partition.id(), partition.leader())).collect();
+        leaders.sort_unstable();
+        leaders.into_iter().map(|(_, leader)| leader).collect()
     }
 
     /// Deletes the records of a partition below an offset.

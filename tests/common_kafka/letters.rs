@@ -180,7 +180,7 @@ impl Office {
     }
 
     pub fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+        let mut command = Command::new(option_env!("CARGO_BIN_EXE_fencepost").expect("the tests are built with it"));
         command.arg("dlq").args(words).arg("-c").arg(self.config()).env_remove("RUST_LOG").stdin(Stdio::null());
         command
     }

@@ -6,11 +6,13 @@
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
 pub mod admin;
+pub mod cluster;
 pub mod hand;
 #[cfg(feature = "cli")]
 pub mod letters;
 pub mod load;
 pub mod mock;
+pub mod proxy;
 pub mod raw;
 pub mod reader;
 

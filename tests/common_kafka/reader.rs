@@ -84,7 +84,8 @@ pub fn missing_numbers(kept: &[Kept]) -> u64 {
     numbers.values().map(|seen| seen.iter().max().copied().unwrap_or_default() - seen.len() as u64).sum()
 }
 
-fn consumer(bootstrap: &str) -> BaseConsumer {
+/// One that is assigned nothing yet.
+pub fn consumer(bootstrap: &str) -> BaseConsumer {
     ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
         .set("group.id", "fencepost-tests")

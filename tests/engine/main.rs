@@ -3,7 +3,12 @@
 #![cfg(feature = "sim")]
 
 mod breaker;
+mod crash;
+mod crash_random;
 mod dedup;
+mod disk;
+mod divert;
+mod letters;
 mod order;
 mod pressure;
 mod random;

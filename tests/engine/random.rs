@@ -204,16 +204,20 @@ fn play(seed: u64, plan: &Plan) -> Met {
     }
 }
 
-fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
-    let seeds: Vec<u64> = match std::env::var("FENCEPOST_SEED") {
+/// The seeds of a run, or the one that is to be replayed.
+pub fn seeds(first: u64, count: u64) -> Vec<u64> {
+    match std::env::var("FENCEPOST_SEED") {
         Ok(seed) => vec![seed.parse().expect("FENCEPOST_SEED is a number")],
         Err(_) => {
             let rounds = std::env::var("FENCEPOST_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
             (0..rounds).flat_map(|round| (first..first + count).map(move |seed| seed + round * 1_000_000)).collect()
         }
-    };
+    }
+}
+
+fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
     let mut sum = Met::default();
-    for seed in seeds {
+    for seed in seeds(first, count) {
         match catch_unwind(AssertUnwindSafe(|| play(seed, plan))) {
             Ok(met) => {
                 sum.accepted += met.accepted;

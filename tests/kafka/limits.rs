@@ -54,6 +54,8 @@ fn o12_l8_when_the_limit_is_lowered_under_way_only_what_is_too_large_fails() {
     load.submit_all(&turns_of("before", 100, 1_000));
     load.settle(&router);
     admin.set(&topic, "max.message.bytes", "700");
+    // Each broker learns it by itself, a moment after the one that answered.
+    std::thread::sleep(Duration::from_millis(1_500));
     // Each of its own device, so that nothing stands behind another; 5 of 100 do not compress below the limit.
     let noise: Vec<u8> = (0..1_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
     let mut large_seqs = Vec::new();

@@ -1,58 +1,18 @@
 //! A broker that dies under load and comes back, on a cluster of this test's own.
 
 use crate::common_kafka::admin::Admin;
+use crate::common_kafka::cluster::Cluster;
 use crate::common_kafka::load::turns_of;
-use crate::common_kafka::{Load, Scratch, alone, config, finish, fresh_topic};
-use crate::{in_tree, kafka};
+use crate::common_kafka::{Load, alone, config, finish, fresh_topic};
+use crate::kafka;
 use fencepost::engine::Router;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// A cluster that is stopped when the test ends, however it ends.
-struct Cluster {
-    scratch: Scratch,
-    bootstrap: String,
-}
-
-impl Cluster {
-    fn start() -> Cluster {
-        let scratch = Scratch::new("cluster");
-        let dir = scratch.0.join("kafka");
-        let output = script(&["start", "--dir", dir.to_str().expect("a plain path")]);
-        let line = output.lines().find_map(|line| line.strip_prefix("KAFKA_BOOTSTRAP="));
-        let bootstrap = line.expect("script/kafka start prints it").trim_matches(['\'', '"']).to_owned();
-        Cluster { scratch, bootstrap }
-    }
-
-    fn order(&self, what: &str) {
-        let dir = self.scratch.0.join("kafka");
-        script(&[what, dir.to_str().expect("a plain path"), "1"]);
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let dir = self.scratch.0.join("kafka");
-        // A failure to stop is the script's to report; the test has its verdict by then.
-        let _ = Command::new(in_tree("script/kafka")).arg("stop").arg(dir).status();
-    }
-}
-
-fn script(arguments: &[&str]) -> String {
-    let output = Command::new(in_tree("script/kafka"))
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("script/kafka can be run");
-    assert!(output.status.success(), "script/kafka {arguments:?}: {}", output.status);
-    String::from_utf8(output.stdout).expect("it prints text")
-}
 
 #[test]
 fn a_broker_killed_under_load_and_restarted_loses_repeats_and_reorders_nothing() {
     // A real Kafka is wanted, if not this one.
     let (Some(_), _alone) = (kafka(), alone()) else { return };
-    let cluster = Cluster::start();
+    let cluster = Cluster::start(&[]);
     let topic = fresh_topic("killed");
     Admin::new(&cluster.bootstrap).create_topic(&topic, 6, &[]);
     let (router, _) = Router::start(&config(&cluster.bootstrap, &topic)).unwrap();
@@ -64,12 +24,12 @@ fn a_broker_killed_under_load_and_restarted_loses_repeats_and_reorders_nothing()
         let mut restarted = None;
         for (number, sent) in all.iter().enumerate() {
             if number == 15_000 {
-                cluster.order("kill");
+                cluster.order("kill", &[1]);
                 killed_at = Some(load.ingress.settled());
                 let cluster = &cluster;
                 restarted = Some(scope.spawn(move || {
                     std::thread::sleep(Duration::from_secs(2));
-                    cluster.order("restart");
+                    cluster.order("restart", &[1]);
                 }));
             }
             // About 10,000 a second, so that the broker dies with triggers on their way.

@@ -7,6 +7,7 @@
 #[path = "../common_kafka/mod.rs"]
 mod common_kafka;
 
+mod diversion;
 #[cfg(feature = "cli")]
 mod dlq;
 mod letters;

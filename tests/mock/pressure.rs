@@ -1,6 +1,7 @@
 //! Brokers that are away: at the start, and at the stop.
 
 use crate::common_kafka::load::{Sent, assert_conserved, turns};
+use crate::common_kafka::mock::Answer;
 use crate::common_kafka::{Load, Mock, PATIENCE, alone, config, finish, fresh_topic, now_ms};
 use fencepost::engine::Router;
 use fencepost::ingress::Refused;
@@ -105,4 +106,39 @@ fn s1_a_stop_with_the_brokers_away_returns_in_time_and_adds_up() {
         assert!(began.elapsed() < PATIENCE, "the given-up handle is gone some time");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn l10_unknown_topic_for_10_s_is_tried_again_and_nothing_fails() {
+    let _alone = alone();
+    let topic = fresh_topic("l10");
+    let mock = Mock::with_topic(2, &topic, 6);
+    let (router, _) = Router::start(&config(&mock.bootstrap(), &topic)).unwrap();
+    let mut load = Load::new(router.ingress().unwrap());
+    let all = turns(200, 4_000);
+    load.submit_all(&all[..1_000]);
+    load.settle(&router);
+    // One of the two brokers is stale: it says so to every request it gets, the other one answers as ever.
+    let stale = [Answer::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 20];
+    let began = Instant::now();
+    let mut given = 0;
+    std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| load.submit_all(&all[1_000..]));
+        while began.elapsed() < Duration::from_secs(10) {
+            for answer in stale {
+                mock.answer_produce_of(1, answer, 0);
+                given += 1;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        // What was not asked for in the ten seconds is answered to the tries after them.
+        assert!(router.counts().delivered < 4_000, "the stale broker's partitions still wait: {}", router.counts());
+        feeder.join().unwrap();
+    });
+    load.settle(&router);
+    println!("{given} such answers were ready; all settled {:?} after the first", began.elapsed());
+    let finished = finish(router, &mut [load], &mock.bootstrap(), &topic, 6);
+    finished.assert_clean();
+    let counts = finished.counts;
+    assert_eq!((counts.delivered, counts.failed, counts.dead_lettered), (4_000, 0, 0), "{counts}");
 }

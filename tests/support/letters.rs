@@ -25,6 +25,14 @@ impl SteeredLetters {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+
+    /// The router is gone: the first `land(held)` of what was posted landed, and nobody is told.
+    pub fn forget(&self, land: impl FnOnce(usize) -> usize) {
+        let mut state = self.state();
+        let landed = if state.refuses { 0 } else { land(state.held.len()) };
+        let held = std::mem::take(&mut state.held);
+        state.log.extend(held.into_iter().take(landed).map(|(_, value, reason)| (value, reason)));
+    }
 }
 
 impl LetterSink for SteeredLetters {

@@ -78,6 +78,8 @@ pub struct State {
     pub panics: bool,
     pub produced: u64,
     pub landed: u64,
+    /// Values of frames that came back refused.
+    pub refused: Vec<Box<[u8]>>,
 }
 
 /// The test's hand on one shard's sink.
@@ -108,7 +110,42 @@ impl Broker {
             panics: false,
             produced: 0,
             landed: 0,
+            refused: Vec::new(),
         })))
+    }
+
+    /// The router is gone: of what the handle held, `land(partition, held)` frames of each partition landed, and nobody is
+    /// told. The same topic is behind the broker that comes back; its frames lie in another arena.
+    pub fn reborn(&self, arena: Arc<Arena>, mut land: impl FnMut(u32, usize) -> usize) -> Broker {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        for partition in state.partitions() {
+            let line = state.held.remove(&partition).unwrap_or_default();
+            let landed = land(partition, line.len());
+            for (index, held) in line.into_iter().enumerate() {
+                held.check();
+                if index < landed {
+                    state.append(held.record);
+                }
+            }
+        }
+        state.abandoned.iter().for_each(Held::check);
+        let broker = Broker::new(arena);
+        let mut next = broker.state();
+        next.log = std::mem::take(&mut state.log);
+        next.offsets = std::mem::take(&mut state.offsets);
+        next.uncertain = std::mem::take(&mut state.uncertain);
+        next.refused = std::mem::take(&mut state.refused);
+        (next.landed, next.produced) = (state.landed, state.produced);
+        drop(next);
+        broker
+    }
+
+    /// The values that a partition's log holds from an offset on.
+    pub fn log_from(&self, partition: u32, offset: usize) -> Vec<Box<[u8]>> {
+        let state = self.state();
+        let of_partition = state.log.iter().filter(|record| record.partition == partition);
+        of_partition.skip(offset).map(|record| record.value.clone()).collect()
     }
 
     pub fn sink(&self) -> SteeredSink {
@@ -161,7 +198,12 @@ impl Broker {
                 batch: count as u32,
                 first: index == 0,
             });
+            if fault != Fault::Purged {
+                state.refused.push(held.record.value.clone());
+            }
             if lands {
+                // The field next to the line that is being drained.
+                *state.offsets.entry(partition).or_insert(0) += 1;
                 state.landed += 1;
                 state.log.push(held.record);
             }
@@ -184,6 +226,7 @@ impl Broker {
             .enumerate()
             .map(|(index, held)| {
                 held.check();
+                state.refused.push(held.record.value.clone());
                 let is_bad = index == bad;
                 let fault = if is_bad { Fault::Frame(code) } else { Fault::Neighbour };
                 let outcome = Outcome::Failed { fault, persisted: Persisted::No };
@@ -231,8 +274,7 @@ impl Broker {
                 count += 1;
                 state.uncertain.push(held.record.value.clone());
                 if index < landed {
-                    state.landed += 1;
-                    state.log.push(held.record.clone());
+                    state.append(held.record.clone());
                 }
                 state.abandoned.push(held);
             }
@@ -276,24 +318,28 @@ impl State {
         partitions
     }
 
+    /// One more record at the end of its partition. Returns its offset.
+    fn append(&mut self, record: Record) -> i64 {
+        let next = self.offsets.entry(record.partition).or_insert(0);
+        let offset = *next;
+        *next += 1;
+        self.landed += 1;
+        if self.keeps_log {
+            self.log.push(record);
+        }
+        offset
+    }
+
     fn ack(&mut self, partition: u32, count: usize) -> usize {
         let Some(line) = self.held.get_mut(&partition) else { return 0 };
         let count = count.min(line.len());
-        let offset = self.offsets.entry(partition).or_insert(0);
+        let landed: Vec<Held> = line.drain(..count).collect();
         let mut reports = Vec::with_capacity(count);
-        for (index, held) in line.drain(..count).enumerate() {
+        for (index, held) in landed.into_iter().enumerate() {
             held.check();
-            reports.push(Report {
-                slot: held.slot,
-                outcome: Outcome::Acked { offset: *offset },
-                batch: count as u32,
-                first: index == 0,
-            });
-            *offset += 1;
-            self.landed += 1;
-            if self.keeps_log {
-                self.log.push(Record { is_acked: true, ..held.record });
-            }
+            let offset = self.append(Record { is_acked: true, ..held.record });
+            let outcome = Outcome::Acked { offset };
+            reports.push(Report { slot: held.slot, outcome, batch: count as u32, first: index == 0 });
         }
         if count > 0 {
             self.reports.push_back(reports);
@@ -311,16 +357,18 @@ unsafe impl Sink for SteeredSink {
             return Err(Busy::NotReady);
         }
         let PartitionId(partition) = outgoing.partition;
-        if let Some(fault) = state.faults.get_mut(&partition).and_then(VecDeque::pop_front) {
-            return Err(Busy::Fault(fault));
-        }
-        if state.queue_max != usize::MAX && state.in_flight() >= state.queue_max {
+        let fault = state.faults.get_mut(&partition).and_then(VecDeque::pop_front);
+        if fault.is_none() && state.queue_max != usize::MAX && state.in_flight() >= state.queue_max {
             return Err(Busy::QueueFull);
         }
         let (start, len) = (outgoing.frame.start(), outgoing.frame.len());
         // SAFETY: the frame is lent to this sink: its bytes are valid and unchanged until it is reported.
         let value: Box<[u8]> = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }.into();
         let (at, key_len) = (usize::from(outgoing.key.0), usize::from(outgoing.key.1));
+        if let Some(fault) = fault {
+            state.refused.push(value);
+            return Err(Busy::Fault(fault));
+        }
         let key = value[at..at + key_len].into();
         let record =
             Record { partition, key, value, record_time_ms: outgoing.record_time.map(|time| time.0), is_acked: false };

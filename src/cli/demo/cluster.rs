@@ -3,7 +3,7 @@
 //! The outage is a freeze: the brokers take requests and answer none of them, neither the producer's nor the consumer's,
 //! until it is over. Dropped connections would look more dramatic and prove less: this mock does not know the sequence
 //! numbers of an idempotent producer, so a batch that is sent again after a lost answer is in its log twice, which no
-//! real broker allows. For the same reason a freeze stays below the producer's socket time-out of 5 s.
+//! real broker allows. For the same reason a freeze stays well below the producer's socket time-out of 5 s.
 
 use crate::cli::CliError;
 use rdkafka::mocking::MockCluster;
@@ -16,8 +16,6 @@ pub const BROKERS: i32 = 3;
 pub const PARTITIONS: u32 = 12;
 /// The topic.
 pub const TOPIC: &str = "geofence-triggers";
-/// How long the brokers are frozen.
-pub const FREEZE: Duration = Duration::from_millis(300);
 
 /// The mock's name for all of its brokers.
 const ALL: i32 = -1;
@@ -43,16 +41,16 @@ impl Cluster {
         self.0.bootstrap_servers()
     }
 
-    /// From now on no broker answers, for [`FREEZE`].
+    /// From now on no broker answers, for so long.
     ///
     /// # Errors
     /// When the mock refuses.
-    pub fn freeze(&self) -> Result<(), CliError> {
-        // Not longer than the freeze: a connection that waits for its next answer's time is not woken by the thaw.
-        self.delay_answers(FREEZE)
+    pub fn freeze(&self, span: Duration) -> Result<(), CliError> {
+        self.delay_answers(span)
     }
 
-    /// All that was held back is answered at once, and the brokers are as before.
+    /// The brokers are as before. A connection that holds answers back is not woken: it goes on when the first of them has
+    /// been held for the whole freeze, and then gives all of them.
     ///
     /// # Errors
     /// When the mock refuses.

@@ -18,8 +18,8 @@ pub struct Moment {
     pub accepted: u64,
     /// Acknowledged by the brokers.
     pub delivered: u64,
-    /// Collapsed repeats.
-    pub deduplicated: u64,
+    /// On disk, waiting for their partition.
+    pub in_spill: u64,
     /// Refused for pressure.
     pub shed: u64,
     /// In the rings and the shards.
@@ -87,17 +87,21 @@ impl Live {
 
 fn format_line(moment: &Moment, rate: u64, p99: Option<Nanos>) -> String {
     let figure = |number: u64, width| right(&grouped(number), width);
-    let p99 = p99.map_or_else(|| "-".to_owned(), span);
+    let p99 = match (moment.shed, p99) {
+        (0, Some(p99)) => format!("P99 {}", right(&span(p99), 7)),
+        (0, None) => format!("P99 {}", right("-", 7)),
+        // It is rare, and then says more than a percentile.
+        (shed, _) => format!("shed {}", grouped(shed)),
+    };
     // What matters most comes first: a narrow terminal cuts off the rest.
     let line = format!(
-        "{:5.1} s {}/s P99 {}  delivered {}  in flight {}  dedup {}  shed {} {}",
+        "{:5.1} s {}/s {}  delivered {}  in flight {}  in spill {} {}",
         moment.elapsed.as_secs_f64(),
         figure(rate, 6),
-        right(&p99, 7),
+        right(&p99, 11),
         figure(moment.delivered, 9),
-        figure(moment.in_flight, 6),
-        figure(moment.deduplicated, 6),
-        grouped(moment.shed),
+        figure(moment.in_flight, 7),
+        figure(moment.in_spill, 7),
         moment.remark,
     );
     line.trim_end().to_owned()
@@ -119,13 +123,17 @@ mod tests {
             elapsed: Duration::from_secs(100),
             accepted: 5_000_000,
             delivered: 4_750_000,
-            deduplicated: 250_000,
+            in_spill: 150_000,
             shed: 0,
             in_flight: 131_072,
             remark: "catch-up",
         };
         let line = format_line(&moment, 50_000, Some(Nanos::from_millis(299)));
         assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
-        assert!(line.contains("delivered 4,750,000") && line.ends_with("catch-up"), "{line}");
+        assert!(line.contains("delivered 4,750,000") && line.contains("in spill 150,000"), "{line}");
+        assert!(line.contains("P99  299 ms") && line.ends_with("catch-up"), "{line}");
+        let line = format_line(&Moment { shed: 4_000_000, ..moment }, 50_000, Some(Nanos::from_millis(299)));
+        assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+        assert!(line.contains("shed 4,000,000") && !line.contains("P99"), "{line}");
     }
 }

@@ -56,6 +56,12 @@ pub struct Outage {
     pub over_after: Option<Duration>,
     /// The most triggers that waited in the router meanwhile.
     pub backlog_max: u64,
+    /// The most that lay on disk at once.
+    pub in_spill_max: u64,
+    /// From the thaw until nothing was left on disk; `None` if nothing ever was, or if something is at the end.
+    pub drained_after: Option<Duration>,
+    /// Records a second that came back from the disk meanwhile.
+    pub drain_rate: f64,
     /// Late acknowledgements from its beginning until it was over.
     pub late: u64,
     /// The stages before it and after it was over.
@@ -172,6 +178,9 @@ impl Outcome {
         for (count, words) in [
             (counts.unsettled(), "unsettled in the router"),
             (self.driving.behind_watermark, "behind a watermark that stands still"),
+            (counts.in_spill, "still on disk"),
+            (counts.dead_lettered, "among the dead letters"),
+            (counts.corrupt, "lost by the disk"),
             (counts.failed, "handed back as failed"),
             (counts.rejected, "rejected, although the fleet makes good ones only"),
             (self.verdict.records.abs_diff(counts.delivered), "apart: records read and records acknowledged"),
@@ -266,6 +275,9 @@ impl Outcome {
                 "frozen_ms": outage.frozen.as_millis() as u64,
                 "over_after_ms": outage.over_after.map(|after| after.as_millis() as u64),
                 "unsettled_max": outage.backlog_max,
+                "spilled_max": outage.in_spill_max,
+                "drained_after_ms": outage.drained_after.map(|after| after.as_millis() as u64),
+                "drain_rate": rounded(outage.drain_rate),
                 "late": outage.late,
             })),
             "check": verdict,
@@ -276,8 +288,6 @@ impl Outcome {
         if let Value::Object(more) = more {
             object.extend(more);
         }
-        // Nothing is spilled without a state directory, and the demo has none; the router's own count comes first.
-        object.entry("spilled").or_insert(json!(0));
         Value::Object(object).to_string()
     }
 
@@ -350,6 +360,9 @@ impl Outcome {
         row(out, "delivered", counts.delivered, "acknowledged by the brokers")?;
         let repeats = format!("repeats collapsed; the fleet made {}", grouped(driving.repeats));
         row(out, "deduplicated", counts.deduplicated, &repeats)?;
+        row(out, "spilled", counts.spilled, "settled by the disk while their partition was stalled")?;
+        row(out, "drained", counts.drained, "of those, back from the disk in their order")?;
+        row(out, "in spill", counts.in_spill, "on disk, not delivered yet")?;
         row(out, "shed", counts.shed, "refused at submit for pressure, still the caller's")?;
         let mut late = format!("acknowledged after {}", span(self.publish_timeout));
         if self.outage.at.is_some() {
@@ -359,6 +372,8 @@ impl Outcome {
         for (name, count) in [
             ("rejected", counts.rejected),
             ("failed", counts.failed),
+            ("dead-lettered", counts.dead_lettered),
+            ("corrupt", counts.corrupt),
             ("refused batches", counts.refused_batches),
             ("uncertain", counts.uncertain),
             ("producer rebuilds", counts.producer_rebuilds),
@@ -381,14 +396,24 @@ impl Outcome {
 
     fn write_stages(&self, out: &mut String) -> std::fmt::Result {
         self.heading(out, "How long it took")?;
-        let Outage { at, frozen, over_after, backlog_max, .. } = &self.outage;
+        let Outage { at, frozen, over_after, backlog_max, in_spill_max, drained_after, drain_rate, .. } = &self.outage;
         let until = over_after.map_or("not caught up before the end".to_owned(), |over| {
             format!("caught up {} after it began", span(over.into()))
         });
+        let disk = match drained_after {
+            _ if *in_spill_max == 0 => String::new(),
+            None => format!(" At most {} lay on disk at once.", grouped(*in_spill_max)),
+            Some(after) => format!(
+                " At most {} lay on disk at once; it was drained {} after the thaw, at {}/s.",
+                grouped(*in_spill_max),
+                span((*after).into()),
+                grouped(drain_rate.round() as u64)
+            ),
+        };
         let outage = match at {
             None => "The run ended before the outage.".to_owned(),
             Some(at) => format!(
-                "Brokers frozen at {:.1} s for {}, {until}, {} waiting at most.",
+                "Brokers frozen at {:.1} s for {}, {until}, {} waiting in memory at most.{disk}",
                 at.as_secs_f64(),
                 span((*frozen).into()),
                 grouped(*backlog_max)

@@ -3,8 +3,11 @@
 use super::Ended;
 use super::pump::Tally;
 use crate::cli::Exit;
-use crate::engine::Report;
+use crate::config::{Config, DivertPolicy};
+use crate::engine::disk::{LETTER_DIR, SPILL_DIR};
+use crate::engine::{Counts, Report};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// See the [module](self).
@@ -18,6 +21,34 @@ pub(super) struct Closing<'a> {
     pub(super) is_socket: bool,
     /// What was read and not taken is still where it came from: the peer, or the file, which is read again.
     pub(super) is_remembered: bool,
+    pub(super) places: Places,
+}
+
+/// Where triggers are that are not in the topic.
+pub(super) struct Places {
+    /// Of the state directory.
+    spill: Option<PathBuf>,
+    /// In words.
+    letters: String,
+    /// Dead letters are what was asked for.
+    diverts_to_letters: bool,
+}
+
+impl Places {
+    pub(super) fn of(config: &Config) -> Places {
+        let on_disk = config.state.dir.as_ref().map(|state| state.join(LETTER_DIR).display().to_string());
+        let letters = match (config.dead_letter_topic(), on_disk) {
+            (Some(topic), Some(disk)) => format!("in the topic {topic}, or in {disk} until it takes them"),
+            (Some(topic), None) => format!("in the topic {topic}"),
+            (None, Some(disk)) => format!("in {disk}"),
+            (None, None) => "nowhere".into(),
+        };
+        Places {
+            spill: config.state.dir.as_ref().map(|state| state.join(SPILL_DIR)),
+            letters,
+            diverts_to_letters: config.divert_policy() == DivertPolicy::DeadLetter,
+        }
+    }
 }
 
 impl Closing<'_> {
@@ -27,18 +58,39 @@ impl Closing<'_> {
         } else {
             self.print_table();
         }
-        for problem in self.problems() {
-            tell!("{problem}");
+        for sentence in self.problems().into_iter().chain(self.notes()) {
+            tell!("{sentence}");
         }
     }
 
-    /// 0 all delivered, 1 not all, 3 the source or the router failed.
+    /// 0 all delivered, 1 something is not and will not be, 3 the source or the router failed, or some of it waits on disk.
     pub(super) fn exit(&self) -> Exit {
         match self.ended {
             Ended::Broken(_) => Exit::Unavailable,
-            _ if self.problems().is_empty() => Exit::Done,
-            _ => Exit::Wrong,
+            _ if !self.problems().is_empty() => Exit::Wrong,
+            _ if self.report.counts.in_spill > 0 => Exit::Unavailable,
+            _ => Exit::Done,
         }
+    }
+
+    /// What is as it was asked to be, and is not in the topic.
+    fn notes(&self) -> Vec<String> {
+        let Counts { in_spill, dead_lettered, .. } = self.report.counts;
+        let mut notes = Vec::new();
+        if dead_lettered > 0 && self.places.diverts_to_letters {
+            notes.push(self.dead_letters());
+        }
+        if let (Some(spill), 1..) = (&self.places.spill, in_spill) {
+            let spill = spill.display();
+            notes.push(format!(
+                "{in_spill} triggers wait on disk in {spill} for the broker; the next run delivers them"
+            ));
+        }
+        notes
+    }
+
+    fn dead_letters(&self) -> String {
+        format!("{} triggers became dead letters: they are {}", self.report.counts.dead_lettered, self.places.letters)
     }
 
     /// Each a sentence with its number; what a socket's peers were told themselves is none.
@@ -49,7 +101,8 @@ impl Closing<'_> {
             (refused(Tally::get(&self.tally.malformed)), "lines were malformed and passed over"),
             (refused(Tally::get(&self.tally.rejected)), "triggers were rejected: they break a rule"),
             (counts.failed, "triggers failed: nothing durable would take them"),
-            (counts.unsettled(), "triggers are unsettled: accepted, and not known to be delivered"),
+            (counts.corrupt, "triggers were settled on disk, and the disk has lost them"),
+            (counts.unsettled(), "triggers are unsettled: accepted, and nothing durable has them"),
             (
                 if self.is_remembered { 0 } else { Tally::get(&self.tally.unoffered) },
                 "triggers were read and not taken before the stop",
@@ -57,6 +110,12 @@ impl Closing<'_> {
         ];
         let mut problems: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        if counts.dead_lettered > 0 && !self.places.diverts_to_letters {
+            problems.push(self.dead_letters());
+        }
+        if counts.in_spill > 0 && !self.report.is_synced {
+            problems.push("the disk did not take the last commit in time: some of what is on disk may not be".into());
+        }
         if !counts.add_up() || !self.report.lost_shards.is_empty() {
             let lost = &self.report.lost_shards;
             problems.push(format!("the counters may be off: shards {lost:?} did not end in time\n{counts}"));
@@ -122,8 +181,14 @@ impl Closing<'_> {
             ("accepted", counts.accepted, format!("after {} waits for room", Tally::get(&tally.waits))),
             ("delivered", counts.delivered, "acknowledged by the broker".into()),
             ("deduplicated", counts.deduplicated, "repeats of such".into()),
+            ("recovered", counts.recovered, "found on disk at the start".into()),
+            ("spilled", counts.spilled, "settled by the disk while their partition was stalled".into()),
+            ("drained", counts.drained, "came back from the disk".into()),
+            ("in_spill", counts.in_spill, "on disk, to be delivered".into()),
+            ("dead_lettered", counts.dead_lettered, "could not be delivered, and are kept".into()),
+            ("corrupt", counts.corrupt, "lost by the disk".into()),
             ("failed", counts.failed, "nothing durable would take them".into()),
-            ("unsettled", counts.unsettled(), "not known to be delivered".into()),
+            ("unsettled", counts.unsettled(), "nothing durable has them".into()),
             ("unoffered", Tally::get(&tally.unoffered), "read, and not taken before the stop".into()),
         ];
         if self.is_socket {
@@ -132,7 +197,7 @@ impl Closing<'_> {
             rows.push(("connections", connections, format!("{away} more turned away, {cut} cut from this side")));
         }
         for (name, count, about) in rows {
-            say!("{name:>12}  {count:>12}  {about}");
+            say!("{name:>13}  {count:>12}  {about}");
         }
     }
 }

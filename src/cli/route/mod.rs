@@ -3,7 +3,8 @@
 //! Pressure travels back to the source: what the router sheds is held and offered again, in order, and nothing more is
 //! read meanwhile; or it goes to the dead letters at once (`route.on_shed`). What is malformed or breaks a rule is reported
 //! with its line and goes to the dead letters as it came. At the source's end, or at the first signal, the router drains,
-//! and the closing report says what became of every line. `SIGHUP` reads the list of known fences anew.
+//! and the closing report says what became of every line. At the source's end it also waits for what is on disk, as long as
+//! that gets less; a signal does not wait for it. `SIGHUP` reads the list of known fences anew.
 
 mod closing;
 mod connection;
@@ -13,13 +14,16 @@ mod pump;
 mod resume;
 mod stream;
 
+use super::drain::{self, Drained};
 use super::signals::{Reload, Signals};
+use super::table::{bytes, grouped, span};
 use super::{CliError, Exit};
 use crate::config::{Config, KnownFences, RouteFormat, RouteOnShed, RouteSource};
-use crate::engine::Router;
+use crate::engine::disk::SPILL_DIR;
+use crate::engine::{Readiness, Router};
 use crate::source::Format;
 use clap::Args;
-use closing::Closing;
+use closing::{Closing, Places};
 use pump::{Deadline, Tally};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -34,11 +38,20 @@ use std::time::Instant;
 /// When its first line that is not blank is {"acks":true}, which is not counted, it also gets {"settled":12} as its lines
 /// settle. A line that is refused settles when the dead letters have it.
 ///
+/// With a state.dir, the triggers of a partition that does not take them are spilled to disk, and go to the topic in their
+/// order once it does, also in a later run. When the source has ended, route waits for them as long as their number falls,
+/// and gives up when it has not fallen for shutdown.limit.
+///
 /// SIGHUP reads the list of validate.fences anew; one that cannot be read leaves the old list in place. SIGTERM and SIGINT
-/// stop the reading and drain; a second one, or one before the start is done, ends at once. Exit codes: 0 everything was delivered; 1
-/// something was malformed, rejected, failed, is unsettled, or was read and not taken before a stop (of a socket's lines,
-/// only what failed or is unsettled counts: its peers know of the others; with route.resume, what was not taken is no loss:
-/// the next run reads it); 2 the configuration; 3 the source or the broker is not available.
+/// stop the reading and drain, but do not wait for what is on disk; a second one, or one before the start is done, ends at
+/// once.
+///
+/// Exit codes: 0 everything was delivered. 1 something was malformed, rejected, failed, lost by the disk, is unsettled,
+/// became a dead letter, or was read and not taken before a stop. Of a socket's lines, only those count that failed, were
+/// lost, became dead letters or are unsettled: its peers know of the others. With route.resume, what was not taken is no
+/// loss: the next run reads it. With divert.policy = "dead-letter", dead letters are what was asked for: they are named,
+/// and the code is 0. 2 the configuration. 3 the source or the broker is not available; or everything is settled, and
+/// some of it waits on disk for the broker: the next run delivers it, or `fencepost spill replay`.
 #[derive(Args)]
 pub struct Route {
     /// The configuration file.
@@ -81,6 +94,7 @@ impl Route {
             tell!("warning: {warning}");
         }
         let name = intake.name();
+        tell_found(&router, &readiness);
         tell!("memory reserved at start, line by line:\n{}", router.memory());
         tell!("ready: {name} to topic {} of {} partitions", config.topic.name, router.partitions());
         if readiness.is_cold {
@@ -102,11 +116,19 @@ impl Route {
             Intake::Listener(listener) => listen::route(listener, &setup),
         };
         let Outcome { ended, mut deadline, resumed_after } = outcome;
+        if matches!(ended, Ended::AtTheEnd) && router.counts().in_spill > 0 {
+            if drain::wait(&router, &signals, shutdown_limit, None) == Drained::Stalled {
+                tell!("what is on disk has not become less for {shutdown_limit:?}: it is left to the next run");
+            }
+            deadline = Deadline::new(shutdown_limit);
+        }
         let report = router.shutdown(deadline.left());
         let is_socket = matches!(config.route.source, Some(RouteSource::Unix | RouteSource::Tcp));
         let is_remembered = is_socket || config.route.source == Some(RouteSource::File) && config.route.resume;
         let took = began.elapsed();
-        let closing = Closing { name, ended, resumed_after, report, took, tally: &tally, is_socket, is_remembered };
+        let places = Places::of(&config);
+        let closing =
+            Closing { name, ended, resumed_after, report, took, tally: &tally, is_socket, is_remembered, places };
         closing.print(self.json);
         Ok(closing.exit())
     }
@@ -124,6 +146,24 @@ impl Route {
         }
         config.route.source.get_or_insert(RouteSource::Stdin);
         Ok(config)
+    }
+}
+
+/// What an earlier run left: on disk, and in the topic's tail.
+fn tell_found(router: &Router, readiness: &Readiness) {
+    if let Some(state) = router.state_dir() {
+        let (found, took) = (grouped(readiness.recovered), span(readiness.recovery.into()));
+        let place = state.path().join(SPILL_DIR);
+        tell!("recovered: {found} triggers of earlier runs from {} in {took}", place.display());
+    }
+    if let Some(warm) = &readiness.warm_start {
+        tell!(
+            "warm start: {} keys from {} records at the topic's end, {} in {}",
+            grouped(warm.keys),
+            grouped(warm.records),
+            bytes(warm.bytes),
+            span(warm.took.into())
+        );
     }
 }
 
