@@ -2,7 +2,7 @@
 //!
 //! An id stands exactly as it is submitted: nothing is trimmed but the end of the line (`\n` or `\r\n`). Empty lines are
 //! passed over, an id that is there twice counts once. A list that names no fence is refused: every trigger would be
-//! unknown. Read once, at start; asking costs one hash and one compare, and allocates nothing.
+//! unknown. Read at start, and where its user asks for it; asking costs one hash and one compare, and allocates nothing.
 
 use crate::trigger::rules::ID_BYTES;
 use foldhash::fast::RandomState;

@@ -411,7 +411,8 @@ pub(super) static KEYS: &[Key] = &[
         |config| bytes(config.dead_letter.limit)),
     key!("validate.fences", Kind::Path,
         unset: "none: every fence id is taken",
-        "File with one fence id a line. A trigger of a fence that is not there is a dead letter at once.",
+        "File with one fence id a line. A trigger of a fence that is not there is a dead letter at once. `fencepost route` \
+         reads it anew at `SIGHUP`.",
         fix: "give a text file with one fence id a line",
         rule: "the length of a path on Linux",
         |config| path(&config.validate.fences)),

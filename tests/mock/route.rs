@@ -386,6 +386,36 @@ fn a_file_goes_on_at_the_wrong_line_that_was_not_durable() {
     assert!(kept[0].words()[2].starts_with("line 2: "), "{:?}", kept[0].words());
 }
 
+/// More than all memory on the way holds, while the topic is away: the source waits, and nothing is passed over.
+#[test]
+fn a_source_waits_while_the_dead_letters_have_no_room() {
+    const COUNT: i64 = 300;
+    let _alone = alone();
+    let place = Place::new();
+    let mut running = place.start("", "");
+    running.hear("ready:");
+    place.mock.set_down(OF_LETTERS);
+    let mut stdin = running.stdin.take().unwrap();
+    let (told, done) = channel();
+    let writer = std::thread::spawn(move || {
+        for number in 0..COUNT {
+            let large = "\\".repeat(40_000);
+            stdin.write_all(format!("{}\n{number} {large}\n", line(number, "zone")).as_bytes()).unwrap();
+        }
+        told.send(()).unwrap();
+    });
+    // As long as the letters have no room, the writer does not get rid of it all.
+    assert!(done.recv_timeout(4 * A_WHILE).is_err(), "12 MB were taken while nobody took the letters");
+    place.mock.set_up(OF_LETTERS);
+    done.recv_timeout(PATIENCE).unwrap();
+    writer.join().unwrap();
+    let (_, counted, said) = running.finish();
+    assert!(counted["waits"].as_u64().unwrap() > 0, "{counted}");
+    assert_eq!((&counted["delivered"], &counted["dead_lettered"]), (&COUNT.into(), &COUNT.into()), "{said}");
+    assert_eq!((&counted["malformed"], &counted["unsettled"]), (&COUNT.into(), &0.into()), "{counted}");
+    assert_eq!((place.ends_of(&place.letters), place.ends_of(&place.topic)), (COUNT, COUNT));
+}
+
 /// A line that is begun and never ended is kept too.
 #[test]
 fn an_unfinished_line_of_a_peer_is_kept() {
