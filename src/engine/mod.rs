@@ -218,7 +218,7 @@ impl<C: Clock> Router<C> {
         }
         self.common.shared.abort();
         self.wait_for_shards(Instant::now() + LEAVE_LIMIT);
-        let is_synced = self.disk.take().is_none_or(|disk| disk.finish(Instant::now() + SYNC_LIMIT));
+        let is_synced = self.disk.take().is_none_or(|disk| disk.finish(deadline.max(Instant::now() + SYNC_LIMIT)));
         let mut lost_shards = Vec::new();
         for (index, shard) in self.shards.drain(..).enumerate() {
             // A thread that hangs in the client library is left behind; the process outlives it or ends with it.
