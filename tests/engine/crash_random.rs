@@ -234,7 +234,7 @@ fn play_seeds(first: u64, count: u64, plan: &Plan) -> Met {
 #[test]
 fn random_crashes_lose_nothing_settled() {
     let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 1_500, deaths: 5, has_faults: true };
-    let met = play_seeds(5_000, 40, &plan);
+    let met = play_seeds(5_000, 16, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
         assert!(met.deaths > 100 && met.recovered > 0 && met.found_in_topic > 0, "{met:?}");
         assert!(met.collapsed > 0 && met.drained > 0 && met.dead_letters > 0 && met.rebuilds > 0, "{met:?}");
@@ -245,7 +245,7 @@ fn random_crashes_lose_nothing_settled() {
 #[test]
 fn random_crashes_on_two_shards_fail_nothing() {
     let plan = Plan { shards: 2, partitions: 5, devices: 20, callers: 2, steps: 1_500, deaths: 5, has_faults: false };
-    let met = play_seeds(6_000, 20, &plan);
+    let met = play_seeds(6_000, 8, &plan);
     assert_eq!((met.failed, met.dead_letters, met.rebuilds), (0, 0, 0), "{met:?}");
     assert!(met.deaths > 0);
 }
