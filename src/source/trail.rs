@@ -1,8 +1,9 @@
 //! The trail: up to which line of a source everything is settled.
 //!
-//! An ingress numbers what it accepts; a source numbers its lines, of which some are blank, malformed or rejected. The
-//! trail keeps where the two numberings step apart, which is seldom, and now and then at which byte a line ended. Both
-//! lists have their memory from the start: the first is bounded by the settle window, the second by [`Trail::MARKS`].
+//! An ingress numbers what it accepts; a source numbers its lines, of which some are blank, and where there are no dead
+//! letters, malformed or rejected: with them, such a line has a seq as a trigger has. The trail keeps where the two
+//! numberings step apart, which is seldom, and now and then at which byte a line ended. Both lists have their memory from
+//! the start: the first is bounded by the settle window, the second by [`Trail::MARKS`].
 
 use super::Position;
 use crate::units::Seq;

@@ -77,8 +77,8 @@ impl Closing<'_> {
     fn notes(&self) -> Vec<String> {
         let Counts { in_spill, dead_lettered, .. } = self.report.counts;
         let mut notes = Vec::new();
-        if dead_lettered > 0 && self.places.diverts_to_letters {
-            notes.push(self.dead_letters());
+        if dead_lettered > 0 && (self.places.diverts_to_letters || self.unasked_letters() == 0) {
+            notes.push(self.dead_letters(dead_lettered));
         }
         if let (Some(spill), 1..) = (&self.places.spill, in_spill) {
             let spill = spill.display();
@@ -89,8 +89,14 @@ impl Closing<'_> {
         notes
     }
 
-    fn dead_letters(&self) -> String {
-        format!("{} triggers became dead letters: they are {}", self.report.counts.dead_lettered, self.places.letters)
+    /// Dead letters that the router made. Those of the source have sentences of their own, or were asked for
+    /// (`route.on_shed`).
+    fn unasked_letters(&self) -> u64 {
+        self.report.counts.dead_lettered.saturating_sub(Tally::get(&self.tally.lettered))
+    }
+
+    fn dead_letters(&self, count: u64) -> String {
+        format!("{count} triggers or lines became dead letters: they are {}", self.places.letters)
     }
 
     /// Each a sentence with its number; what a socket's peers were told themselves is none.
@@ -98,7 +104,7 @@ impl Closing<'_> {
         let counts = &self.report.counts;
         let refused = |count| if self.is_socket { 0 } else { count };
         let counted = [
-            (refused(Tally::get(&self.tally.malformed)), "lines were malformed and passed over"),
+            (refused(Tally::get(&self.tally.malformed)), "lines were malformed: they are no triggers"),
             (refused(Tally::get(&self.tally.rejected)), "triggers were rejected: they break a rule"),
             (counts.failed, "triggers failed: nothing durable would take them"),
             (counts.corrupt, "triggers were settled on disk, and the disk has lost them"),
@@ -110,8 +116,8 @@ impl Closing<'_> {
         ];
         let mut problems: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        if counts.dead_lettered > 0 && !self.places.diverts_to_letters {
-            problems.push(self.dead_letters());
+        if self.unasked_letters() > 0 && !self.places.diverts_to_letters {
+            problems.push(self.dead_letters(counts.dead_lettered));
         }
         if !counts.add_up() || !self.report.lost_shards.is_empty() {
             let lost = &self.report.lost_shards;
@@ -145,6 +151,7 @@ impl Closing<'_> {
             "lines": Tally::get(&tally.lines),
             "malformed": Tally::get(&tally.malformed),
             "rejected": Tally::get(&tally.rejected),
+            "lettered": Tally::get(&tally.lettered),
             "unoffered": Tally::get(&tally.unoffered),
             "unsettled": self.report.counts.unsettled(),
             "waits": Tally::get(&tally.waits),
@@ -173,8 +180,8 @@ impl Closing<'_> {
         let bytes = Tally::get(&tally.bytes);
         let mut rows = vec![
             ("lines", Tally::get(&tally.lines), format!("{bytes} bytes, {:.0} lines/s", self.rate())),
-            ("malformed", Tally::get(&tally.malformed), "no triggers; passed over".into()),
-            ("rejected", Tally::get(&tally.rejected), "break a rule; passed over".into()),
+            ("malformed", Tally::get(&tally.malformed), "no triggers; passed over, or dead letters".into()),
+            ("rejected", Tally::get(&tally.rejected), "break a rule; passed over, or dead letters".into()),
             ("accepted", counts.accepted, format!("after {} waits for room", Tally::get(&tally.waits))),
             ("delivered", counts.delivered, "acknowledged by the broker".into()),
             ("deduplicated", counts.deduplicated, "repeats of such".into()),

@@ -48,9 +48,9 @@ use std::time::Instant;
 ///
 /// Exit codes: 0 everything was delivered. 1 something was malformed, rejected, failed, lost by the disk, is unsettled,
 /// became a dead letter, or was read and not taken before a stop. Of a socket's lines, only those count that failed, were
-/// lost, became dead letters or are unsettled: its peers know of the others. With route.resume, what was not taken is no
-/// loss: the next run reads it. With divert.policy = "dead-letter", dead letters are what was asked for: they are named,
-/// and the code is 0. 2 the configuration. 3 the source or the broker is not available; or everything is settled, and
+/// lost, became dead letters or are unsettled: its peers know of the malformed and rejected ones. With route.resume, what
+/// was not taken is no loss: the next run reads it. With divert.policy or route.on_shed = "dead-letter", such dead letters
+/// are what was asked for: they are named, and the code is 0. 2 the configuration. 3 the source or the broker is not available; or everything is settled, and
 /// some of it waits on disk for the broker: the next run delivers it, or `fencepost spill replay`.
 #[derive(Args)]
 pub struct Route {
