@@ -357,6 +357,8 @@ struct Known {
     first_seen: Nanos,
     /// `None` once it has settled.
     token: Option<u32>,
+    /// It has settled on disk.
+    is_parked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -365,6 +367,12 @@ enum Step {
     /// Commits or releases the i-th pending key, counted modulo their number.
     Commit(usize),
     Release(usize),
+    /// Settles the i-th pending key on disk; passes it on to another token.
+    Park(usize),
+    PassOn(usize),
+    /// A trigger that comes back from disk, and a key of the topic's tail.
+    AskDrained(u64),
+    Restore(u64),
     Wait(u64),
 }
 
@@ -373,6 +381,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         10 => (0..60_u64).prop_map(Step::Ask),
         6 => (0..64_usize).prop_map(Step::Commit),
         2 => (0..64_usize).prop_map(Step::Release),
+        3 => (0..64_usize).prop_map(Step::Park),
+        1 => (0..64_usize).prop_map(Step::PassOn),
+        4 => (0..60_u64).prop_map(Step::AskDrained),
+        1 => (0..60_u64).prop_map(Step::Restore),
         1 => (0..2 * SECOND).prop_map(Step::Wait),
     ];
     prop::collection::vec(step, 1..1_500)
@@ -390,28 +402,59 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
     for step in steps {
         match *step {
             Step::Wait(span) => now = now + Nanos(span),
-            Step::Commit(i) | Step::Release(i) => {
+            Step::Commit(i) | Step::Release(i) | Step::Park(i) | Step::PassOn(i) => {
                 let pending: Vec<_> = (0..known.len()).filter(|at| known[*at].token.is_some()).collect();
                 if pending.is_empty() {
                     continue;
                 }
                 let at = pending[i % pending.len()];
                 let token = known[at].token.expect("chosen among the pending");
-                if matches!(step, Step::Commit(_)) {
-                    window.commit(token);
-                    known[at].token = None;
-                } else {
-                    window.release(token);
-                    known.remove(at);
+                match step {
+                    Step::Commit(_) => {
+                        window.commit(token);
+                        known[at].token = None;
+                    }
+                    Step::Park(_) => {
+                        window.park(token, u32::MAX - i as u32);
+                        (known[at].token, known[at].is_parked) = (None, true);
+                    }
+                    Step::PassOn(_) => {
+                        let free = (0..tokens).find(|token| known.iter().all(|key| key.token != Some(*token)));
+                        if let Some(free) = free {
+                            window.pass_on(token, free);
+                            known[at].token = Some(free);
+                        }
+                    }
+                    _ => {
+                        window.release(token);
+                        known.remove(at);
+                    }
                 }
             }
-            Step::Ask(n) => {
+            Step::Restore(n) => {
+                let (before, early) = (window.keys(), window.evicted_early());
+                window.restore(owned(n).key(), hash(n), now);
+                if known.iter().all(|key| key.n != n) {
+                    let (after, mut early) = (window.keys(), window.evicted_early() - early);
+                    // Where all others are pending, it is the one that has to go.
+                    if after.iter().any(|key| key.0 == owned(n).stored()) {
+                        known.push(Known { n, first_seen: now, token: None, is_parked: false });
+                    } else {
+                        early -= 1;
+                    }
+                    forget_what_left(&mut known, &before, &after, now, &limits, early)?;
+                }
+            }
+            Step::Ask(n) | Step::AskDrained(n) => {
+                let is_drained = matches!(step, Step::AskDrained(_));
                 let Some(token) = (0..tokens).find(|token| known.iter().all(|key| key.token != Some(*token))) else {
                     continue;
                 };
                 now = now + Nanos(SECOND / 20);
                 let expected = match known.iter().find(|key| key.n == n) {
                     Some(Known { token: Some(owner), .. }) => Seen::Pending(*owner),
+                    // What is parked is taken over by whoever comes back from there, however old it is.
+                    Some(key) if is_drained && key.is_parked => Seen::New,
                     Some(key) if now.since(key.first_seen) < TTL => Seen::Settled,
                     _ => Seen::New,
                 };
@@ -420,10 +463,14 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
                 // Looking ahead, as far as it may be asked for, changes nothing and finds its way over every edge.
                 window.foresee(hash(n));
                 window.foresee_room(n as usize % 64, now);
-                prop_assert_eq!(window.ask(owned(n).key(), hash(n), now, token), expected);
+                let got = match is_drained {
+                    true => window.ask_drained(owned(n).key(), hash(n), now, token),
+                    false => window.ask(owned(n).key(), hash(n), now, token),
+                };
+                prop_assert_eq!(got, expected);
                 if expected == Seen::New {
                     known.retain(|key| key.n != n);
-                    known.push(Known { n, first_seen: now, token: Some(token) });
+                    known.push(Known { n, first_seen: now, token: Some(token), is_parked: false });
                     let after = window.keys();
                     forget_what_left(&mut known, &before, &after, now, &limits, window.evicted_early() - early)?;
                     if carried == 0 {
@@ -437,7 +484,11 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
         let mut model: Vec<_> = known
             .iter()
             .map(|key| {
-                let state = if key.token.is_some() { State::Pending } else { State::Settled };
+                let state = match (key.token, key.is_parked) {
+                    (Some(_), _) => State::Pending,
+                    (None, true) => State::Parked,
+                    (None, false) => State::Settled,
+                };
                 (owned(key.n).stored(), state, key.first_seen)
             })
             .collect();
@@ -465,7 +516,7 @@ fn forget_what_left(
         |keys: &[(Vec<u8>, State, Nanos)]| -> usize { keys.iter().map(|key| arena::record_words(key.0.len())).sum() };
     let left: Vec<_> = before.iter().filter(|key| !is_in(after, key)).collect();
     let early: Vec<_> = left.iter().filter(|key| !is_over(key)).collect();
-    prop_assert!(left.iter().all(|key| key.1 == State::Settled), "a pending key was evicted");
+    prop_assert!(left.iter().all(|key| key.1 != State::Pending), "a pending key was evicted");
     prop_assert_eq!(early.len() as u64, evicted_early);
     if let Some(last) = early.last() {
         // It had to go: with it the limits would be exceeded. And all settled keys before it went first.
