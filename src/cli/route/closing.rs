@@ -96,7 +96,7 @@ impl Closing<'_> {
     }
 
     fn dead_letters(&self, count: u64) -> String {
-        format!("{count} triggers or lines became dead letters: they are {}", self.places.letters)
+        format!("{count} triggers became dead letters: they are {}", self.places.letters)
     }
 
     /// Each a sentence with its number; what a socket's peers were told themselves is none.
