@@ -18,7 +18,7 @@ pub enum DeadLetterTopic {
 pub enum Pin {
     /// The scheduler chooses.
     None,
-    /// Kernel numbers, one a shard, each once; [`CPU_IDS`].
+    /// Kernel numbers, one a shard, each once; [`super::CPU_IDS`].
     Cpus(Vec<u32>),
 }
 
