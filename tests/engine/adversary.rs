@@ -2,12 +2,15 @@
 
 use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::breaker::Cause;
+use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::units::PartitionId;
 use fencepost::wire;
 
 const P0: PartitionId = PartitionId(0);
+const UNAUTHORIZED: i32 = 29;
+const TOO_LARGE: i32 = 10;
 
 /// A commit that is made because its batch is full, and fails: what is ordered behind it is refused with it.
 #[test]
@@ -33,4 +36,52 @@ fn what_follows_a_full_batch_that_failed_is_not_written_in_front_of_it() {
     assert!(ids.is_sorted(), "{ids:?}");
     (0..3).for_each(|_| rig.shards[0].good_read(P0));
     rig.finish();
+}
+
+/// A repeat that hangs on something that is in no line is nothing to probe with.
+#[test]
+fn a_repeat_of_what_waits_for_the_disk_does_not_hold_up_the_probe() {
+    let disk = FaultyDisk::new(1);
+    let mut rig = Rig::with_disk(&small_config(), 1, spill_limits(1), disk.clone());
+    rig.submit_fresh("device", 1);
+    rig.pass_ms(1_100);
+    rig.submit_fresh("device", 5);
+    rig.pass_ms(20);
+    assert_eq!(rig.counts().spilled, 5);
+    rig.broker().refuse(0, 0, 1, Fault::Frame(TOO_LARGE), Persisted::No, false);
+    rig.pass_ms(20);
+    assert_eq!(rig.counts().dead_lettered, 1, "{}", rig.counts());
+    for operation in [Operation::Write, Operation::Sync, Operation::Create] {
+        disk.set_likelihood(operation, 65_536);
+    }
+    let draft = rig.fresh("device");
+    rig.accept(0, &draft);
+    rig.accept(0, &draft);
+    rig.pass_ms(20);
+    rig.broker().state().acks_by_itself = true;
+    rig.pass_ms(30_000);
+    let counts = rig.counts();
+    assert_eq!((counts.delivered, counts.deduplicated, counts.in_flight), (6, 1, 0), "{counts}");
+}
+
+/// A partition refused, and then its only record in memory turned out to be poison: what lies on disk is read all the same.
+#[test]
+fn a_careful_line_that_ends_in_poison_goes_on_with_what_lies_on_disk() {
+    let mut rig = Rig::spilling(&small_config(), 1);
+    rig.submit_fresh("device", 1);
+    rig.shards[0].trip(P0, Cause::Lag);
+    rig.submit_fresh("device", 10);
+    rig.pass_ms(20);
+    assert_eq!(rig.counts().spilled, 10);
+    rig.broker().refuse(0, 0, 1, Fault::Partition(UNAUTHORIZED), Persisted::No, false);
+    rig.turn();
+    (0..3).for_each(|_| rig.shards[0].good_read(P0));
+    rig.pass_ms(100);
+    assert_eq!(rig.broker().in_flight(), 1, "one goes ahead");
+    rig.broker().refuse(0, 0, 1, Fault::Frame(TOO_LARGE), Persisted::No, false);
+    rig.broker().state().acks_by_itself = true;
+    rig.pass_ms(500);
+    let counts = rig.counts();
+    assert_eq!((counts.delivered, counts.dead_lettered, counts.in_spill), (10, 1, 0), "{counts}");
+    assert_eq!(counts.breakers_opened, 1, "by the test alone");
 }
