@@ -85,3 +85,32 @@ fn a_careful_line_that_ends_in_poison_goes_on_with_what_lies_on_disk() {
     assert_eq!((counts.delivered, counts.dead_lettered, counts.in_spill), (10, 1, 0), "{counts}");
     assert_eq!(counts.breakers_opened, 1, "by the test alone");
 }
+
+/// The disk died in an outage, with more waiting for it than a window holds: once the broker is back, all of it is
+/// delivered from memory.
+#[test]
+fn a_dead_disk_does_not_keep_a_partition_from_a_broker_that_is_back() {
+    for in_flight in [0, 1, 100] {
+        let disk = FaultyDisk::new(1);
+        let mut rig = Rig::with_disk(&small_config(), 1, spill_limits(1), disk.clone());
+        if in_flight > 0 {
+            rig.submit_fresh("device", in_flight);
+        }
+        rig.shards[0].trip(P0, Cause::Progress);
+        for operation in [Operation::Write, Operation::Sync, Operation::Create] {
+            disk.set_likelihood(operation, 65_536);
+        }
+        for _ in 0..8 {
+            rig.submit_fresh("device", 50);
+            rig.pass_ms(5);
+        }
+        rig.pass_ms(10_000);
+        assert_eq!(rig.counts().in_flight, 400 + in_flight as u64, "the disk took nothing: {}", rig.counts());
+        rig.broker().state().acks_by_itself = true;
+        rig.pass_ms(30_000);
+        let counts = rig.counts();
+        assert_eq!((counts.delivered, counts.in_flight), (400 + in_flight as u64, 0), "{counts}");
+        disk.heal();
+        rig.finish();
+    }
+}
