@@ -84,8 +84,13 @@ impl<S: Sink> Core<S> {
         match self.dedup.ask_drained(key, hash, now.mono, slot.0) {
             Seen::New => self.line_up_drained(index, slot),
             Seen::Settled => self.conclude_repeat_of_disk(slot),
-            Seen::Pending(other) if self.flights[other as usize].phase == Phase::Spilling => {
-                // A later repeat holds the key: this one is the original, and that one will meet it again.
+            Seen::Pending(other)
+                if self.flights[other as usize].phase == Phase::Spilling
+                    || (self.flights[other as usize].phase == Phase::Dying
+                        && !self.flights[other as usize].is_settled) =>
+            {
+                // A later repeat holds the key: this one is the original, and that one will meet it again, or is a dead
+                // letter that nobody has taken yet, for which no record on disk is let go.
                 self.dedup.pass_on(other, slot.0);
                 self.flights[other as usize].is_bare = true;
                 self.line_up_drained(index, slot);

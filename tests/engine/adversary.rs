@@ -1,16 +1,27 @@
 //! What a hostile reader found in the diversion: each a way to lose, turn around or hold up triggers for good.
 
+use crate::support::model::{Draft, trigger};
 use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::breaker::Cause;
+use fencepost::shard::Fences;
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::units::PartitionId;
 use fencepost::wire;
+use std::sync::Arc;
 
 const P0: PartitionId = PartitionId(0);
 const UNAUTHORIZED: i32 = 29;
 const TOO_LARGE: i32 = 10;
+
+struct Only(&'static [u8]);
+
+impl Fences for Only {
+    fn has(&self, fence_id: &[u8]) -> bool {
+        fence_id.starts_with(self.0)
+    }
+}
 
 /// A commit that is made because its batch is full, and fails: what is ordered behind it is refused with it.
 #[test]
@@ -113,4 +124,38 @@ fn a_dead_disk_does_not_keep_a_partition_from_a_broker_that_is_back() {
         disk.heal();
         rig.finish();
     }
+}
+
+/// A record on disk is kept until it, or what it is a repeat of, is durable elsewhere.
+#[test]
+fn a_record_is_not_released_for_a_later_repeat_that_is_not_durable() {
+    let disk = FaultyDisk::new(1);
+    let mut config = small_config();
+    config.dedup.ttl = std::time::Duration::from_secs(1);
+    let mut rig = Rig::with_disk(&config, 1, spill_limits(1), disk.clone());
+    rig.shards[0].trip(P0, Cause::Lag);
+    let first = rig.draft("device", "old");
+    rig.accept(0, &first);
+    rig.submit_fresh("device", 1);
+    rig.pass_ms(2_000);
+    assert_eq!(rig.counts().spilled, 2);
+    // The fence is gone, and the trigger comes again; its dead letter is taken by nobody.
+    rig.common.shared().set_fences(Some(Arc::new(Only(b"fence"))));
+    rig.letters.state().is_away = true;
+    for operation in [Operation::Write, Operation::Sync, Operation::Create] {
+        disk.set_likelihood(operation, 65_536);
+    }
+    rig.pass_ms(10);
+    rig.accept(0, &Draft { ..first.clone() });
+    rig.pass_ms(10);
+    (0..3).for_each(|_| rig.shards[0].good_read(P0));
+    rig.broker().state().acks_by_itself = true;
+    rig.pass_ms(1_000);
+    disk.heal();
+    rig.letters.state().is_away = true;
+    let landed = rig.log_ids();
+    let mut kept = Vec::new();
+    rig.pass_ms(100);
+    rig.each_frame_on_disk(|frame| kept.push(wire::decode(frame).unwrap().frame.partition_seq));
+    assert!(landed.contains(&0) || kept.contains(&1), "landed {landed:?}, on disk {kept:?}");
 }
