@@ -159,3 +159,22 @@ fn a_record_is_not_released_for_a_later_repeat_that_is_not_durable() {
     rig.each_frame_on_disk(|frame| kept.push(wire::decode(frame).unwrap().frame.partition_seq));
     assert!(landed.contains(&0) || kept.contains(&1), "landed {landed:?}, on disk {kept:?}");
 }
+
+/// A start takes a record on disk for one in the topic by its number; so a trigger that never had its turn has none that
+/// another one has, whoever publishes its dead letter later.
+#[test]
+fn a_dead_letter_has_no_number_that_a_record_of_the_topic_has() {
+    let mut rig = Rig::spilling(&small_config(), 1);
+    rig.common.shared().set_fences(Some(Arc::new(Only(b"known"))));
+    rig.pass_ms(10);
+    let unknown = rig.draft("device", "unknown");
+    rig.accept(0, &unknown);
+    let known = rig.draft("device", "known");
+    rig.accept(0, &known);
+    rig.finish();
+    let number = |value: &[u8]| wire::decode(value).unwrap().frame.partition_seq;
+    let letters: Vec<u64> = rig.letters.state().log.iter().map(|(value, _)| number(value)).collect();
+    let records: Vec<u64> = rig.broker().state().log.iter().map(|record| number(&record.value)).collect();
+    assert_eq!((letters.len(), records), (1, vec![1]));
+    assert!(letters[0] != 1, "{letters:?}");
+}
