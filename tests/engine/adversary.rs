@@ -178,3 +178,28 @@ fn a_dead_letter_has_no_number_that_a_record_of_the_topic_has() {
     assert_eq!((letters.len(), records), (1, vec![1]));
     assert!(letters[0] != 1, "{letters:?}");
 }
+
+/// While nobody takes dead letters, the disk thread sleeps.
+#[test]
+fn a_full_desk_is_no_work() {
+    let disk = FaultyDisk::new(1);
+    let mut rig = Rig::with_disk(&small_config(), 1, spill_limits(1), disk.clone());
+    rig.letters.state().is_away = true;
+    for operation in [Operation::Write, Operation::Sync, Operation::Create] {
+        disk.set_likelihood(operation, 65_536);
+    }
+    let bytes = vec![b'x'; 8 << 10];
+    for _ in 0..400 {
+        if rig.callers[0].ingress.dead_letter_raw(&bytes, "malformed", "").is_err() {
+            rig.clock.advance_ms(5);
+            rig.turn_unchecked();
+        }
+    }
+    let mut worked = 0;
+    for _ in 0..100 {
+        rig.clock.advance_ms(1);
+        let now = fencepost::clock::Clock::mono(&rig.clock);
+        worked += u32::from(rig.keeper.as_mut().unwrap().turn(now));
+    }
+    assert!(worked < 50, "{worked} of 100 turns say that they did something");
+}
