@@ -25,7 +25,7 @@ use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError};
 use crate::sink::kafka::{self, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
 use crate::spill::RealDisk;
-use crate::state::{Offsets, Remembered, StateDir};
+use crate::state::{Offsets, Remembered, StateDir, next_incarnation};
 use crate::topology::{self, CpuSet, affinity, memory};
 use crate::units::{Nanos, ShardId};
 use std::hash::{BuildHasher, RandomState};
@@ -248,14 +248,11 @@ pub fn check_memory(sum: &MemorySum) -> Result<(), StartError> {
     }
 }
 
-/// Who this run is. Without a state directory the incarnation is the date, so that it still rises.
+/// Who this run is.
 fn identify(config: &Config, remembered: Option<Remembered>, partitions: u32) -> Remembered {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (kept_id, incarnation) = match remembered {
-        Some(kept) => (Some(kept.router_id), kept.incarnation + 1),
-        None if config.state.dir.is_some() => (None, 1),
-        None => (None, since.as_millis() as u64),
-    };
+    let incarnation = next_incarnation(remembered.as_ref(), since);
+    let kept_id = remembered.map(|kept| kept.router_id);
     let fresh_id = || {
         let luck = RandomState::new().hash_one((std::process::id(), since.as_nanos()));
         format!("{:012x}", luck >> 16)
