@@ -143,7 +143,8 @@ impl Router<SystemClock> {
             None
         } else {
             let boxes: Vec<Arc<WarmBox>> = assembly.shards.iter().map(|_| Arc::default()).collect();
-            assembly.shards.iter_mut().zip(&boxes).for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm)));
+            let cold = assembly.shards.iter_mut().zip(&boxes);
+            cold.for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm), highest_on_disk));
             Some(Cold { warming, boxes })
         };
         let offsets = state.as_ref().map(|state| OffsetsKeeper::new(state.offsets_file(), begun, limits.dedup_ttl));

@@ -378,9 +378,10 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     }
 
     /// The broker is not reachable: nothing is sent until something lies in the box. With the policy `spill`, everything is
-    /// spilled meanwhile.
-    pub fn set_cold(&mut self, warm: Arc<WarmBox>) {
+    /// spilled meanwhile, with stamps above the `highest` that was found on disk.
+    pub fn set_cold(&mut self, warm: Arc<WarmBox>, highest: Hlc) {
         let core = &mut self.core;
+        core.follow_stamp(highest);
         (core.is_cold, core.warm_box) = (true, Some(warm));
         for index in 0..core.lines.len() as u32 {
             if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
@@ -476,13 +477,17 @@ impl<S: Sink> Core<S> {
 
     fn warm_up(&mut self, warm: Warm, now: Nanos) {
         (warm.keys)(&mut |key| self.dedup.restore(key, key.hash_with(&self.limits.hasher), now));
-        if let Err(error) = self.hlc.observe(warm.highest) {
-            log::error!("the stamp of what was found at start is not followed: {error}");
-        }
+        self.follow_stamp(warm.highest);
         self.already = warm.already;
         (self.is_cold, self.warm_box) = (false, None);
         for index in 0..self.lines.len() as u32 {
             self.keep_sending(index);
+        }
+    }
+
+    fn follow_stamp(&mut self, highest: Hlc) {
+        if let Err(error) = self.hlc.observe(highest) {
+            log::error!("the stamp of what was found at start is not followed: {error}");
         }
     }
 

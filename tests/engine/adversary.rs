@@ -3,6 +3,7 @@
 use crate::support::model::{Draft, trigger};
 use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::breaker::Cause;
+use fencepost::hlc::Hlc;
 use fencepost::shard::Fences;
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
@@ -202,4 +203,18 @@ fn a_full_desk_is_no_work() {
         worked += u32::from(rig.keeper.as_mut().unwrap().turn(now));
     }
     assert!(worked < 50, "{worked} of 100 turns say that they did something");
+}
+
+/// A start without its broker stamps above what was found on disk from the first trigger on.
+#[test]
+fn s6_a_cold_start_stamps_above_what_lies_on_disk() {
+    let mut rig = Rig::spilling(&small_config(), 1);
+    let highest = Hlc::new(rig.clock.wall_ms() as u64 + 3_600_000, 7);
+    rig.shards[0].set_cold(Arc::default(), highest);
+    rig.submit_fresh("device", 3);
+    rig.pass_ms(20);
+    assert_eq!(rig.counts().spilled, 3);
+    let mut stamps = Vec::new();
+    rig.each_frame_on_disk(|frame| stamps.push(wire::decode(frame).unwrap().frame.hlc));
+    assert!(stamps.iter().all(|stamp| *stamp > highest), "{stamps:?}, not above {highest:?}");
 }
