@@ -30,7 +30,7 @@ use crate::trigger::Key;
 use crate::units::{Nanos, PartitionId, ShardId, UnixMicros};
 use crate::wire::Frame;
 use diversion::Diversion;
-use flight::{Flight, Line};
+use flight::{Flight, Line, Phase};
 use foldhash::fast::FixedState;
 use settled::Outstanding;
 use shared::{Failed, FailedReason, Frontier, Gate, Shared, WarmBox};
@@ -476,7 +476,20 @@ impl<S: Sink> Core<S> {
     }
 
     fn warm_up(&mut self, warm: Warm, now: Nanos) {
-        (warm.keys)(&mut |key| self.dedup.restore(key, key.hash_with(&self.limits.hasher), now));
+        let (Core { dedup, flights, limits, .. }, mut repeats) = (&mut *self, Vec::new());
+        (warm.keys)(&mut |key| {
+            let Some(slot) = dedup.restore(key, key.hash_with(&limits.hasher), now) else { return };
+            // What was taken before this was known, and not sent, is a repeat of what the topic holds.
+            let flight = &mut flights[slot as usize];
+            if matches!(flight.phase, Phase::Spilling | Phase::Waiting) {
+                dedup.commit(slot);
+                flight.is_bare = true;
+                if flight.phase == Phase::Waiting {
+                    repeats.push(SlotId(slot));
+                }
+            }
+        });
+        repeats.into_iter().for_each(|slot| self.conclude_repeat_of_topic(slot));
         self.follow_stamp(warm.highest);
         self.already = warm.already;
         (self.is_cold, self.warm_box) = (false, None);

@@ -4,10 +4,12 @@ use crate::support::model::{Draft, trigger};
 use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::breaker::Cause;
 use fencepost::hlc::Hlc;
-use fencepost::shard::Fences;
+use fencepost::shard::shared::WarmBox;
+use fencepost::shard::{Fences, Warm};
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
+use fencepost::trigger::Key;
 use fencepost::units::PartitionId;
 use fencepost::wire;
 use std::sync::Arc;
@@ -217,4 +219,37 @@ fn s6_a_cold_start_stamps_above_what_lies_on_disk() {
     let mut stamps = Vec::new();
     rig.each_frame_on_disk(|frame| stamps.push(wire::decode(frame).unwrap().frame.hlc));
     assert!(stamps.iter().all(|stamp| *stamp > highest), "{stamps:?}, not above {highest:?}");
+}
+
+/// D8 with the broker away at start: what was sent again before the topic could be read meets what the topic holds.
+#[test]
+fn d8_what_is_sent_again_to_a_cold_start_meets_what_the_topic_holds() {
+    for is_synced in [true, false] {
+        let mut rig = Rig::spilling(&small_config(), 1);
+        let warm = Arc::new(WarmBox::default());
+        rig.shards[0].set_cold(Arc::clone(&warm), Hlc::ZERO);
+        rig.pass_ms(10);
+        let draft = rig.fresh("device");
+        rig.accept(0, &draft);
+        if is_synced {
+            rig.pass_ms(20);
+            assert_eq!(rig.counts().spilled, 1);
+        } else {
+            rig.turn();
+        }
+        // It landed before the last run ended, and nobody was told.
+        let known = draft.clone();
+        let keys = move |each: &mut dyn FnMut(Key<'_>)| each(trigger(&known, &[0; 8]).key());
+        warm.put(Warm { keys: Box::new(keys), ..Warm::nothing() });
+        rig.broker().state().acks_by_itself = true;
+        rig.pass_ms(1_000);
+        let counts = rig.counts();
+        assert_eq!((counts.delivered, counts.deduplicated, counts.in_spill), (0, 1, 0), "{is_synced}: {counts}");
+        assert_eq!(rig.settled(0), 1);
+        // Its time runs from then on, and ends.
+        rig.pass_ms(11_000);
+        rig.accept(0, &draft);
+        rig.pass_ms(100);
+        assert_eq!(rig.counts().delivered, 1, "{is_synced}: {}", rig.counts());
+    }
 }
