@@ -201,15 +201,35 @@ impl Window {
         self.pending_len += 1;
     }
 
-    /// Puts in a key that has settled before this window was made. A key that is there already stays as it is.
-    pub fn restore(&mut self, key: Key<'_>, hash: u64, now: Nanos) {
+    /// Puts in a key that has settled before this window was made. One that is parked has settled by that, and not only on
+    /// disk: what comes back from there is its repeat. One that is pending stays as it is, and its token is returned: what
+    /// holds it is a repeat.
+    pub fn restore(&mut self, key: Key<'_>, hash: u64, now: Nanos) -> Option<u32> {
         let Window { table, arena, .. } = self;
-        let Probe::Vacant(vacant) = table.probe(hash, |place| arena.holds(place, &key)) else { return };
-        let place = arena.append(&key, hash, now, 0);
-        vacant.insert(place);
+        let place = match table.probe(hash, |place| arena.holds(place, &key)) {
+            Probe::Found(found) => {
+                let old = arena.header(found.place());
+                match old.state {
+                    State::Pending => return Some(old.owner),
+                    State::Parked => {}
+                    State::Settled | State::Dead => return None,
+                }
+                arena.set_state(found.place(), State::Dead);
+                self.live_words -= old.words;
+                let place = arena.append(&key, hash, now, 0);
+                found.set(place);
+                place
+            }
+            Probe::Vacant(vacant) => {
+                let place = arena.append(&key, hash, now, 0);
+                vacant.insert(place);
+                place
+            }
+        };
         self.arena.set_state(place, State::Settled);
         self.live_words += record_words(key.stored_len());
         self.make_room(now);
+        None
     }
 
     /// The key under `token` is forgotten: it may come again as new. Frees the token.

@@ -44,7 +44,6 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                 let KeeperEnd { letters, news, .. } = end;
                 let Some((head, body)) = letters.front() else { break };
                 let order = LetterOrder::decode(&head, body);
-                worked = true;
                 match take(&mut self.desk, &self.topic, &self.router, shard, &order, now) {
                     Ok(()) => {}
                     Err(TakeError::Full) => break,
@@ -53,6 +52,8 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                         tell(news, News::LetterRefused { slot: order.slot });
                     }
                 }
+                // A desk that is full is no work: its turn sees to it, and the thread may sleep meanwhile.
+                worked = true;
                 letters.pop();
             }
         }
@@ -68,7 +69,6 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                 let CallerLine { letters, report } = caller;
                 let Some((head, body)) = letters.front() else { break };
                 let given = CallerLetter::decode(&head, body);
-                worked = true;
                 let token = OF_CALLER | (lane as u64) << LANE_SHIFT | given.seq;
                 match take_given(&mut self.desk, &self.topic, &self.router, token, &given, now) {
                     Ok(()) => report.taken(given.seq),
@@ -79,6 +79,7 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                         report.done(given.seq, false);
                     }
                 }
+                worked = true;
                 letters.pop();
             }
             caller.report.tick();

@@ -157,6 +157,11 @@ impl<D: Disk> SpillRoom<D> {
                             Err(AppendError::CommitFirst) => {
                                 let copy = frame.to_vec();
                                 self.commit(ends, now);
+                                if epoch <= self.refused_epoch[partition.0 as usize] {
+                                    // What was ordered before it was refused just now: it does not go in front of that.
+                                    refuse(&mut ends[shard].news, slot, epoch, RefusedWhy::Follows);
+                                    continue;
+                                }
                                 self.spill.append_from_reserve(Record { partition, kind, meta: &[], frame: &copy })
                             }
                             other => other,

@@ -228,6 +228,17 @@ impl OffsetsKeeper {
     }
 }
 
+/// What became of the last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastCommit {
+    /// All is durable that was ordered.
+    Made,
+    /// The thread panicked.
+    Failed,
+    /// The thread was left behind, and may write still.
+    Hangs,
+}
+
 /// The thread, and how to end it.
 pub struct DiskThread {
     stop: Arc<AtomicBool>,
@@ -296,9 +307,9 @@ impl DiskThread {
         Ok(DiskThread { stop, thread })
     }
 
-    /// The shards have left: waits for the last commit, until then at the latest. False: it did not come about.
+    /// The shards have left: waits for the last commit, until then at the latest.
     #[must_use]
-    pub fn finish(self, until: Instant) -> bool {
+    pub fn finish(self, until: Instant) -> LastCommit {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         while !self.thread.is_finished() && Instant::now() < until {
@@ -306,8 +317,8 @@ impl DiskThread {
         }
         if !self.thread.is_finished() {
             log::error!("the disk thread hangs and is left behind");
-            return false;
+            return LastCommit::Hangs;
         }
-        self.thread.join().is_ok()
+        if self.thread.join().is_ok() { LastCommit::Made } else { LastCommit::Failed }
     }
 }

@@ -32,6 +32,7 @@ use crate::sink::Sink;
 use crate::state::StateDir;
 use crate::topology::{Placement, fork};
 use assembly::Common;
+use disk::LastCommit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -218,7 +219,8 @@ impl<C: Clock> Router<C> {
         }
         self.common.shared.abort();
         self.wait_for_shards(Instant::now() + LEAVE_LIMIT);
-        let is_synced = self.disk.take().is_none_or(|disk| disk.finish(deadline.max(Instant::now() + SYNC_LIMIT)));
+        let until = deadline.max(Instant::now() + SYNC_LIMIT);
+        let last_commit = self.disk.take().map(|disk| disk.finish(until));
         let mut lost_shards = Vec::new();
         for (index, shard) in self.shards.drain(..).enumerate() {
             // A thread that hangs in the client library is left behind; the process outlives it or ends with it.
@@ -239,7 +241,12 @@ impl<C: Clock> Router<C> {
                 log::error!("the housekeeping thread panicked");
             }
         }
+        if last_commit == Some(LastCommit::Hangs) {
+            // Its thread may write yet: the directory stays locked for as long as the process lives.
+            std::mem::forget(self.state.take());
+        }
         self.state = None;
+        let is_synced = last_commit.is_none_or(|commit| commit == LastCommit::Made);
         Report { counts: self.counts(), stages: self.stages(), lost_shards, is_synced }
     }
 

@@ -21,11 +21,12 @@ use crate::shard::idle::Strategy;
 use crate::shard::shared::WarmBox;
 use crate::shard::{Disk, Fences, Policy, Warm};
 use crate::sink::kafka::letters::KafkaLetters;
+use crate::sink::kafka::tail::TailError;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError};
 use crate::sink::kafka::{self, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
 use crate::spill::RealDisk;
-use crate::state::{Offsets, Remembered, StateDir};
+use crate::state::{Offsets, Remembered, StateDir, next_incarnation};
 use crate::topology::{self, CpuSet, affinity, memory};
 use crate::units::{Nanos, ShardId};
 use std::hash::{BuildHasher, RandomState};
@@ -129,23 +130,33 @@ impl Router<SystemClock> {
             cpus: placement.others.clone(),
         };
         let mut begun = known;
-        let cold = if topic.is_reachable {
-            if limits.dedup_warm_start {
-                let Warmed { shards, report, offsets, mut warnings } = warming.read(&topic.leaderless, deadline)?;
-                assembly.shards.iter_mut().zip(shards).for_each(|(shard, warm)| shard.warm_up(warm));
-                readiness.warm_start = Some(report);
-                begun = offsets;
-                topic.warnings.append(&mut warnings);
-            } else {
-                let highest = highest_on_disk;
-                assembly.shards.iter_mut().for_each(|shard| shard.warm_up(Warm { highest, ..Warm::nothing() }));
+        let mut is_cold = !topic.is_reachable;
+        if topic.is_reachable && limits.dedup_warm_start {
+            match warming.read(&topic.leaderless, deadline) {
+                Ok(Warmed { shards, report, offsets, mut warnings }) => {
+                    assembly.shards.iter_mut().zip(shards).for_each(|(shard, warm)| shard.warm_up(warm));
+                    readiness.warm_start = Some(report);
+                    begun = offsets;
+                    topic.warnings.append(&mut warnings);
+                }
+                Err(error) if limits.start_require_broker || matches!(error, TailError::Unauthorized { .. }) => {
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    topic.warnings.push(format!("started cold: {error}"));
+                    (is_cold, readiness.is_cold) = (true, true);
+                }
             }
-            None
-        } else {
+        } else if topic.is_reachable {
+            let highest = highest_on_disk;
+            assembly.shards.iter_mut().for_each(|shard| shard.warm_up(Warm { highest, ..Warm::nothing() }));
+        }
+        let cold = is_cold.then(|| {
             let boxes: Vec<Arc<WarmBox>> = assembly.shards.iter().map(|_| Arc::default()).collect();
-            assembly.shards.iter_mut().zip(&boxes).for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm)));
-            Some(Cold { warming, boxes })
-        };
+            let shards = assembly.shards.iter_mut().zip(&boxes);
+            shards.for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm), highest_on_disk));
+            Cold { warming, boxes, answered: None }
+        });
         let offsets = state.as_ref().map(|state| OffsetsKeeper::new(state.offsets_file(), begun, limits.dedup_ttl));
         let mut router = Router::run(assembly, &placement, strategy(limits.idle))
             .map_err(|error| StartError::System { what: "starting the shards", error })?;
@@ -248,15 +259,11 @@ pub fn check_memory(sum: &MemorySum) -> Result<(), StartError> {
     }
 }
 
-/// Who this run is. The first incarnation a state directory knows is the date, and so is each without one: it rises also
-/// where the directory is new, and two routers that were given the same id by mistake do not number their records alike.
-/// A record on disk that were taken for another one's in the topic would be lost.
+/// Who this run is.
 fn identify(config: &Config, remembered: Option<Remembered>, partitions: u32) -> Remembered {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (kept_id, incarnation) = match remembered {
-        Some(kept) => (Some(kept.router_id), kept.incarnation + 1),
-        None => (None, since.as_millis() as u64),
-    };
+    let incarnation = next_incarnation(remembered.as_ref(), since);
+    let kept_id = remembered.map(|kept| kept.router_id);
     let fresh_id = || {
         let luck = RandomState::new().hash_one((std::process::id(), since.as_nanos()));
         format!("{:012x}", luck >> 16)

@@ -212,12 +212,14 @@ impl<S: Sink> Core<S> {
         if diversion.parked == 0 || diversion.is_reading || self.is_cold || self.is_stopping() {
             return;
         }
-        let in_line = line.held - diversion.spilling;
+        // What hangs as a repeat on something that is in no line, a dead letter or what waits for the disk, is not counted:
+        // it may have to wait for this very read.
         let most = match line.breaker.permit(line.lent) {
             Permit::Hold => 0,
-            Permit::Probe => u32::from(in_line == 0),
-            Permit::Flow if line.mode == Mode::Careful => 0,
-            Permit::Flow => READ_MOST.min((self.limits.inflight_partition / 2).max(1).saturating_sub(in_line)),
+            Permit::Probe => u32::from(line.length == 0),
+            // With nothing to be careful with, one goes ahead.
+            Permit::Flow if line.mode == Mode::Careful => u32::from(line.length == 0),
+            Permit::Flow => READ_MOST.min((self.limits.inflight_partition / 2).max(1).saturating_sub(line.length)),
         };
         let has_slots = self.slab.free_slots() > self.slab.slots() / 8 + most as usize
             && self.slab.free_pages() > self.slab.pages() / 8;

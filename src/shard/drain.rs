@@ -3,6 +3,7 @@
 use super::Core;
 use super::flight::{Copy, Flight, Mode, NO_RING, NONE, Phase};
 use super::shared::FailedReason;
+use crate::breaker::Permit;
 use crate::dedup::Seen;
 use crate::divert::Parcel;
 use crate::sink::Sink;
@@ -83,8 +84,13 @@ impl<S: Sink> Core<S> {
         match self.dedup.ask_drained(key, hash, now.mono, slot.0) {
             Seen::New => self.line_up_drained(index, slot),
             Seen::Settled => self.conclude_repeat_of_disk(slot),
-            Seen::Pending(other) if self.flights[other as usize].phase == Phase::Spilling => {
-                // A later repeat holds the key: this one is the original, and that one will meet it again.
+            Seen::Pending(other)
+                if self.flights[other as usize].phase == Phase::Spilling
+                    || (self.flights[other as usize].phase == Phase::Dying
+                        && !self.flights[other as usize].is_settled) =>
+            {
+                // A later repeat holds the key: this one is the original, and that one will meet it again, or is a dead
+                // letter that nobody has taken yet, for which no record on disk is let go.
                 self.dedup.pass_on(other, slot.0);
                 self.flights[other as usize].is_bare = true;
                 self.line_up_drained(index, slot);
@@ -120,46 +126,82 @@ impl<S: Sink> Core<S> {
     }
 
     fn may_be_live(&self, index: u32) -> bool {
-        let (line, diversion) = (&self.lines[index as usize], &self.diversions[index as usize]);
-        let in_line = line.held - diversion.spilling;
-        line.is_diverted
-            && !self.is_cold
-            && !self.is_spilling_rest
+        let line = &self.lines[index as usize];
+        self.may_be_fed(index)
             && line.breaker.is_closed()
             && line.held <= self.limits.inflight_partition / 8 * 5
-            && in_line <= self.limits.inflight_partition / 2
+            && line.length <= self.limits.inflight_partition / 2
             && line.frame_bytes <= self.limits.line_bytes() / 8 * 5
+    }
+
+    /// Whether what is diverted could be sent, if it were its turn and the breaker let it.
+    fn may_be_fed(&self, index: u32) -> bool {
+        self.lines[index as usize].is_diverted && !self.is_cold && !self.is_spilling_rest
     }
 
     /// Live again: nothing is on disk only, so what is still spilling follows on the line.
     pub(super) fn go_live_if_ready(&mut self, index: u32, now: Now) {
         let diversion = &self.diversions[index as usize];
-        if diversion.parked > 0
-            || diversion.is_reading
-            || diversion.shadow_at != NONE
-            || !self.may_be_live(index)
-            || (self.is_stopping() && diversion.spilling > 0)
-        {
+        if diversion.parked > 0 || diversion.is_reading {
+            return;
+        }
+        // A disk that refuses may do so for good: nothing waits for it that the broker would take.
+        let is_refusing = now.mono < diversion.retry_at;
+        let lacks_shadows = diversion.shadow_at != NONE && !is_refusing;
+        if lacks_shadows || !self.may_be_live(index) || (self.is_stopping() && diversion.spilling > 0) {
+            if is_refusing && self.may_be_fed(index) {
+                self.feed(index, now);
+            }
             return;
         }
         self.lines[index as usize].is_diverted = false;
         while self.diversions[index as usize].head != NONE {
-            let slot = SlotId(self.diversions[index as usize].head);
-            self.diversions[index as usize].unlink(&mut self.flights, slot);
-            self.lines[index as usize].held -= 1;
-            self.flights[slot.0 as usize].phase = Phase::Waiting;
-            if self.flights[slot.0 as usize].is_bare && !self.ask_again(slot, now) {
-                continue;
-            }
-            let line = &mut self.lines[index as usize];
-            line.push(&mut self.flights, slot);
-            if line.unsent == NONE && line.mode == Mode::Flowing {
-                line.unsent = slot.0;
-            }
+            self.follow_on(index, now);
         }
-        self.diversions[index as usize].unwritten = NONE;
+        let diversion = &mut self.diversions[index as usize];
+        (diversion.unwritten, diversion.shadow_at) = (NONE, NONE);
         self.keep_sending(index);
         self.say_live(index);
+    }
+
+    /// The disk refuses, nothing of the partition lies there, and more than a window waits for it: the oldest go to the end
+    /// of the line as it empties. They get their shadows before anything behind them is written.
+    fn feed(&mut self, index: u32, now: Now) {
+        let line = &self.lines[index as usize];
+        let most = match (line.breaker.permit(line.lent), line.mode) {
+            (Permit::Hold, _) => 0,
+            (Permit::Probe, _) | (Permit::Flow, Mode::Careful) => u32::from(line.length == 0),
+            (Permit::Flow, Mode::Flowing) => (self.limits.inflight_partition / 2).max(1).saturating_sub(line.length),
+        };
+        for _ in 0..most {
+            let slot = self.diversions[index as usize].head;
+            if slot == NONE {
+                break;
+            }
+            self.follow_on(index, now);
+            let Flight { phase, copy, .. } = self.flights[slot as usize];
+            let diversion = &mut self.diversions[index as usize];
+            if phase == Phase::Waiting && copy == Copy::No && diversion.shadow_at == NONE {
+                diversion.shadow_at = slot;
+            }
+        }
+        self.keep_sending(index);
+    }
+
+    /// The oldest that is spilling goes to the end of the line.
+    fn follow_on(&mut self, index: u32, now: Now) {
+        let slot = SlotId(self.diversions[index as usize].head);
+        self.diversions[index as usize].unlink(&mut self.flights, slot);
+        self.lines[index as usize].held -= 1;
+        self.flights[slot.0 as usize].phase = Phase::Waiting;
+        if self.flights[slot.0 as usize].is_bare && !self.ask_again(slot, now) {
+            return;
+        }
+        let line = &mut self.lines[index as usize];
+        line.push(&mut self.flights, slot);
+        if line.unsent == NONE && line.mode == Mode::Flowing {
+            line.unsent = slot.0;
+        }
     }
 
     fn say_live(&mut self, index: u32) {

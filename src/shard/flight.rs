@@ -141,8 +141,10 @@ pub struct Line {
     pub tail: u32,
     /// The oldest that is not lent; `NONE`: all are.
     pub unsent: u32,
-    /// How many are in the line, with the repeats that hang on them.
+    /// How many there are of the partition, in the line or spilling, with the repeats that hang on them or on a dead letter.
     pub held: u32,
+    /// How many are in the line itself.
+    pub length: u32,
     /// How many are lent.
     pub lent: u32,
     /// How many were in a batch that was refused for a record in it.
@@ -194,6 +196,7 @@ impl Line {
         tail: NONE,
         unsent: NONE,
         held: 0,
+        length: 0,
         lent: 0,
         suspects: 0,
         group: 1,
@@ -225,6 +228,7 @@ impl Line {
         }
         self.tail = slot.0;
         self.held += 1;
+        self.length += 1;
     }
 
     /// Takes a slot out, wherever it is.
@@ -244,6 +248,7 @@ impl Line {
             self.unsent = next;
         }
         self.held -= 1;
+        self.length -= 1;
     }
 
     /// Notes a refusal: waits before the next try, longer each time.
@@ -283,7 +288,7 @@ mod tests {
                     at = flights[at as usize].next;
                 }
                 prop_assert_eq!(&walked, &Vec::from(model.clone()));
-                prop_assert_eq!(line.held as usize, model.len());
+                prop_assert_eq!((line.held as usize, line.length as usize), (model.len(), model.len()));
                 prop_assert_eq!(line.tail, model.back().copied().unwrap_or(NONE));
             }
         }

@@ -30,7 +30,7 @@ use crate::trigger::Key;
 use crate::units::{Nanos, PartitionId, ShardId, UnixMicros};
 use crate::wire::Frame;
 use diversion::Diversion;
-use flight::{Flight, Line};
+use flight::{Flight, Line, Phase};
 use foldhash::fast::FixedState;
 use settled::Outstanding;
 use shared::{Failed, FailedReason, Frontier, Gate, Shared, WarmBox};
@@ -378,9 +378,10 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     }
 
     /// The broker is not reachable: nothing is sent until something lies in the box. With the policy `spill`, everything is
-    /// spilled meanwhile.
-    pub fn set_cold(&mut self, warm: Arc<WarmBox>) {
+    /// spilled meanwhile, with stamps above the `highest` that was found on disk.
+    pub fn set_cold(&mut self, warm: Arc<WarmBox>, highest: Hlc) {
         let core = &mut self.core;
+        core.follow_stamp(highest);
         (core.is_cold, core.warm_box) = (true, Some(warm));
         for index in 0..core.lines.len() as u32 {
             if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
@@ -475,14 +476,31 @@ impl<S: Sink> Core<S> {
     }
 
     fn warm_up(&mut self, warm: Warm, now: Nanos) {
-        (warm.keys)(&mut |key| self.dedup.restore(key, key.hash_with(&self.limits.hasher), now));
-        if let Err(error) = self.hlc.observe(warm.highest) {
-            log::error!("the stamp of what was found at start is not followed: {error}");
-        }
+        let (Core { dedup, flights, limits, .. }, mut repeats) = (&mut *self, Vec::new());
+        (warm.keys)(&mut |key| {
+            let Some(slot) = dedup.restore(key, key.hash_with(&limits.hasher), now) else { return };
+            // What was taken before this was known, and not sent, is a repeat of what the topic holds.
+            let flight = &mut flights[slot as usize];
+            if matches!(flight.phase, Phase::Spilling | Phase::Waiting) {
+                dedup.commit(slot);
+                flight.is_bare = true;
+                if flight.phase == Phase::Waiting {
+                    repeats.push(SlotId(slot));
+                }
+            }
+        });
+        repeats.into_iter().for_each(|slot| self.conclude_repeat_of_topic(slot));
+        self.follow_stamp(warm.highest);
         self.already = warm.already;
         (self.is_cold, self.warm_box) = (false, None);
         for index in 0..self.lines.len() as u32 {
             self.keep_sending(index);
+        }
+    }
+
+    fn follow_stamp(&mut self, highest: Hlc) {
+        if let Err(error) = self.hlc.observe(highest) {
+            log::error!("the stamp of what was found at start is not followed: {error}");
         }
     }
 

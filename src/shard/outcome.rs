@@ -78,6 +78,20 @@ impl<S: Sink> Core<S> {
         }
     }
 
+    /// Its like is in the log, as the start of a router without its broker learnt later; it was not sent.
+    pub(super) fn conclude_repeat_of_topic(&mut self, slot: SlotId) {
+        self.page.deduplicated.add(1);
+        let Flight { line, mut repeats, .. } = self.flights[slot.0 as usize];
+        self.take_out(slot);
+        self.conclude(slot);
+        while repeats != NONE {
+            let next = self.flights[repeats as usize].next;
+            self.conclude_repeat(SlotId(repeats));
+            repeats = next;
+        }
+        self.judge_fill(line);
+    }
+
     /// Not in the log, and the sink will not try again.
     fn come_back(&mut self, report: &Report, fault: Fault, persisted: Persisted, now: Nanos) {
         let slot = report.slot;

@@ -108,7 +108,7 @@ impl<S: Sink> Core<S> {
         let index = self.line_of(incoming.partition);
         let waited = now.mono.since(incoming.accepted);
         let accepted_unix = UnixMicros(now.wall.0 - (waited.0 / 1_000) as i64);
-        let frame = Frame {
+        let mut frame = Frame {
             device_id: incoming.device_id,
             fence_id: incoming.fence_id,
             state: incoming.state,
@@ -122,7 +122,16 @@ impl<S: Sink> Core<S> {
             partition_seq: self.lines[index as usize].next_partition_seq,
             salt: 0,
         };
-        let frame_len = wire::encoded_len(&frame);
+        let is_unknown = self.fences.as_ref().is_some_and(|fences| !fences.has(incoming.fence_id));
+        let mut frame_len = wire::encoded_len(&frame);
+        let size = frame_len + incoming.device_id.len() + RECORD_OVERHEAD;
+        let limit = self.shared.record_bytes_max();
+        if is_unknown || size > limit {
+            // It has no turn in its partition, so it has no number there: a start takes a record on disk for one that is
+            // in the topic by its number, and this one's letter may be published one day.
+            frame.partition_seq = 0;
+            frame_len = wire::encoded_len(&frame);
+        }
         let Some(slot) = self.slab.take(frame_len) else {
             self.page.stalled_turns.add(1);
             return Take::Leave;
@@ -166,16 +175,12 @@ impl<S: Sink> Core<S> {
         self.accounts[ring].outstanding.open(incoming.seq.0);
         let line = &mut self.lines[index as usize];
         line.frame_bytes += frame_len as u64;
-        let size = frame_len + incoming.device_id.len() + RECORD_OVERHEAD;
-        let limit = self.shared.record_bytes_max();
         if size > limit {
             line.push(&mut self.flights, slot);
             self.give_up(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
             return Take::Taken;
         }
-        if let Some(fences) = &self.fences
-            && !fences.has(incoming.fence_id)
-        {
+        if is_unknown {
             line.push(&mut self.flights, slot);
             self.give_up(slot, FailedReason::UnknownFence);
             return Take::Taken;

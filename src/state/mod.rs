@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const LOCK_FILE: &str = "lock";
 const ROUTER_FILE: &str = "router.toml";
@@ -64,12 +65,21 @@ pub enum StateError {
 pub struct Remembered {
     /// Who this router is, in every frame.
     pub router_id: String,
-    /// Rises by one with each start.
+    /// Rises with each start: see [`next_incarnation`].
     pub incarnation: u64,
     /// The topic.
     pub topic: String,
     /// Its partition count when it was first seen. Devices keep their partition, so this does not change.
     pub partitions: u32,
+}
+
+/// Which run the next one is: above the last one that is remembered, and by the date. A number that began anew where nothing
+/// is remembered would come again, with its own partition numbers, under a `router.id` that is configured: when a state
+/// directory is lost, or put back from a copy. A start would then take what lies on disk for what is in the topic.
+#[must_use]
+pub fn next_incarnation(remembered: Option<&Remembered>, since_epoch: Duration) -> u64 {
+    let next = remembered.map_or(1, |kept| kept.incarnation + 1);
+    next.max(u64::try_from(since_epoch.as_millis()).unwrap_or(0))
 }
 
 /// An open state directory, locked until it is dropped.
@@ -230,6 +240,21 @@ mod tests {
 
     fn sample() -> Remembered {
         Remembered { router_id: "r1".into(), incarnation: 3, topic: "triggers".into(), partitions: 12 }
+    }
+
+    /// A state directory that was lost, or put back from a copy, under a router.id that is configured.
+    #[test]
+    fn no_run_has_the_number_of_an_earlier_one() {
+        let first = next_incarnation(None, Duration::from_millis(1_700_000_000_000));
+        let kept = |incarnation| Remembered { incarnation, ..sample() };
+        let second = next_incarnation(Some(&kept(first)), Duration::from_millis(1_700_000_060_000));
+        assert!(second > first);
+        // The directory is gone, or the copy is of before the second run.
+        for copy in [None, Some(kept(first))] {
+            assert!(next_incarnation(copy.as_ref(), Duration::from_millis(1_700_000_120_000)) > second, "{copy:?}");
+        }
+        // The clock stepped back.
+        assert_eq!(next_incarnation(Some(&kept(second)), Duration::from_millis(5)), second + 1);
     }
 
     #[test]

@@ -308,7 +308,9 @@ impl OffsetTrail {
     /// the file said.
     pub fn begin(&mut self, partition: PartitionId, known: PartitionOffsets) {
         let line = &mut self.lines[partition.0 as usize];
-        *line = Line { base: known.from, acked: known.acked, ..Line::EMPTY };
+        // Nothing was read: what the partition held has gone, and the offset before its end is nobody's.
+        let acked = if known.acked < known.from { UNKNOWN } else { known.acked };
+        *line = Line { base: known.from, acked, ..Line::EMPTY };
     }
 
     /// The last acknowledged offset of a partition, now. One that fell is of a topic that was cut, or made anew: what was
@@ -366,6 +368,18 @@ mod tests {
         assert_eq!(bytes[..18], *b"fp-acked\x01\0\x02\0\x01\0\0\0ab");
         assert_eq!(bytes[18..34], *b"\x02\x01\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
         assert_eq!(bytes[34..], crc32c::crc32c(&bytes[..34]).to_le_bytes());
+    }
+
+    /// A partition whose records retention took has an end and nothing before it: no reason to disbelieve all the others.
+    #[test]
+    fn a_partition_that_is_empty_does_not_spoil_the_file() {
+        let mut trail = OffsetTrail::new(2, Nanos::from_millis(10_000));
+        trail.begin(PartitionId(0), PartitionOffsets { acked: 99, from: 100 });
+        trail.begin(PartitionId(1), PartitionOffsets { acked: 7, from: 3 });
+        let mut offsets = Offsets::unknown("t", 2);
+        trail.write_to(Nanos(0), &mut offsets);
+        assert_eq!(Offsets::decode(&offsets.encode()), Ok(offsets.clone()));
+        assert_eq!((offsets.partitions[0].from(), offsets.partitions[1].from()), (Some(100), Some(3)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Shards are turned by hand, except where threads are the subject.
 #![cfg(feature = "sim")]
 
+mod adversary;
 mod breaker;
 mod crash;
 mod crash_random;

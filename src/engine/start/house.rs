@@ -23,12 +23,26 @@ const DRIFT_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct Cold {
     pub(super) warming: Warming,
     pub(super) boxes: Vec<Arc<WarmBox>>,
+    /// Since when the cluster answers.
+    pub(super) answered: Option<Instant>,
 }
 
 impl Cold {
-    /// Reads the topic and hands the shards what it says; false: it cannot be read yet.
-    fn try_warm(&self, leaderless: &[u32]) -> bool {
+    /// Reads the topic and hands the shards what it says; false: it cannot be read yet. A cluster that comes back has its
+    /// leaders one after the other, and of a partition without one nothing is learnt: they are waited for, for a while.
+    fn try_warm(&mut self, leaderless: &[u32]) -> bool {
+        let waited = self.answered.get_or_insert_with(Instant::now).elapsed();
         let warming = &self.warming;
+        if !leaderless.is_empty() {
+            if waited < warming.limits.start_timeout.as_duration() {
+                log::warn!("partitions {leaderless:?} have no leader yet, nothing is sent before they can be read");
+                return false;
+            }
+            log::error!(
+                "partitions {leaderless:?} have no leader and are not read: of what is sent to them, what landed before the \
+                 start may be there twice"
+            );
+        }
         let highest = warming.highest_on_disk;
         let nothing = || Warm { highest, ..Warm::nothing() };
         if !warming.limits.dedup_warm_start {
