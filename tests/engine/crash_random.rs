@@ -236,7 +236,7 @@ fn random_crashes_lose_nothing_settled() {
     let plan = Plan { shards: 1, partitions: 3, devices: 7, callers: 2, steps: 1_500, deaths: 5, has_faults: true };
     let met = play_seeds(5_000, 16, &plan);
     if std::env::var_os("FENCEPOST_SEED").is_none() {
-        assert!(met.deaths > 100 && met.recovered > 0 && met.found_in_topic > 0, "{met:?}");
+        assert!(met.deaths > 50 && met.recovered > 0 && met.found_in_topic > 0, "{met:?}");
         assert!(met.collapsed > 0 && met.drained > 0 && met.dead_letters > 0 && met.rebuilds > 0, "{met:?}");
     }
 }
