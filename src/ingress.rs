@@ -265,7 +265,7 @@ impl<C: Clock> Ingress<C> {
     /// [`Ingress::dead_letter`] otherwise.
     ///
     /// # Errors
-    /// [`Refused::Shed`] and [`Refused::Closed`].
+    /// [`Refused`]; [`Refused::Rejected`] where the bytes are more than a dead letter may have (`route.line_bytes_max`).
     pub fn dead_letter_raw(&mut self, bytes: &[u8], reason: &str, detail: &str) -> Result<Accepted, Refused> {
         self.check_gate()?;
         let now = self.clock.now();
@@ -291,6 +291,12 @@ impl<C: Clock> Ingress<C> {
         let base = self.base;
         let lane = self.lane_mut();
         let Some(letters) = &mut lane.letters else { return Err(Refused::Shed(ShedWhy::NoLetters)) };
+        let (size, limit) = (body.len(), letters.body_max());
+        if size > limit {
+            // No time makes room for it.
+            lane.page.rejected.add(1);
+            return Err(Refused::Rejected(Reason::FrameTooLarge { size, limit }));
+        }
         let (reason, detail) = (cut(reason, REASON_BYTES), cut(detail, DETAIL_BYTES));
         if !letters.give(&CallerLetter { seq, partition, given, is_raw, body, reason, detail }) {
             lane.page.shed_letters.add(1);

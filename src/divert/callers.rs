@@ -38,7 +38,10 @@ pub trait LetterReport: Send {
 }
 
 /// The ingress's end.
-pub struct CallerEnd(PipeWriter);
+pub struct CallerEnd {
+    letters: PipeWriter,
+    body_max: usize,
+}
 
 /// The keeper's end of one ingress.
 pub struct CallerLine {
@@ -54,7 +57,7 @@ const BODY_LENGTH_AT: usize = 24;
 #[must_use]
 pub fn caller_ends(bytes: usize, body_max: usize, report: Box<dyn LetterReport>) -> (CallerEnd, CallerLine) {
     let (writer, letters) = pipe(bytes, body_max + REASON_BYTES + DETAIL_BYTES);
-    (CallerEnd(writer), CallerLine { letters, report })
+    (CallerEnd { letters: writer, body_max }, CallerLine { letters, report })
 }
 
 /// Bytes of a pipe that holds two of the longest letters, and many of the usual.
@@ -65,6 +68,12 @@ pub const fn caller_pipe_bytes(body_max: usize) -> usize {
 }
 
 impl CallerEnd {
+    /// The longest body that is ever taken.
+    #[must_use]
+    pub fn body_max(&self) -> usize {
+        self.body_max
+    }
+
     /// Gives a letter. False: there is no room.
     #[must_use]
     pub fn give(&mut self, letter: &CallerLetter<'_>) -> bool {
@@ -74,7 +83,7 @@ impl CallerEnd {
         head[8..16].copy_from_slice(&letter.given.0.to_le_bytes());
         head[16..24].copy_from_slice(&letter.seq.to_le_bytes());
         head[BODY_LENGTH_AT..BODY_LENGTH_AT + 4].copy_from_slice(&(letter.body.len() as u32).to_le_bytes());
-        self.0.write_three(head, letter.body, letter.reason.as_bytes(), letter.detail.as_bytes())
+        self.letters.write_three(head, letter.body, letter.reason.as_bytes(), letter.detail.as_bytes())
     }
 }
 

@@ -4,12 +4,13 @@ use crate::support::model::{Draft, trigger};
 use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::breaker::Cause;
 use fencepost::hlc::Hlc;
+use fencepost::ingress::Refused;
 use fencepost::shard::shared::WarmBox;
 use fencepost::shard::{Fences, Warm};
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
-use fencepost::trigger::Key;
+use fencepost::trigger::{Key, Reason};
 use fencepost::units::PartitionId;
 use fencepost::wire;
 use std::sync::Arc;
@@ -251,5 +252,17 @@ fn d8_what_is_sent_again_to_a_cold_start_meets_what_the_topic_holds() {
         rig.accept(0, &draft);
         rig.pass_ms(100);
         assert_eq!(rig.counts().delivered, 1, "{is_synced}: {}", rig.counts());
+    }
+}
+
+/// Bytes that no dead letter may have are rejected: waiting for room would not end.
+#[test]
+fn bytes_that_no_dead_letter_may_have_are_rejected() {
+    let mut rig = Rig::spilling(&small_config(), 1);
+    let ingress = &mut rig.callers[0].ingress;
+    for (bytes, is_taken) in [(65_536, true), (65_537, false), (1 << 20, false)] {
+        let answer = ingress.dead_letter_raw(&vec![b'x'; bytes], "malformed", "");
+        let is_rejected = matches!(answer, Err(Refused::Rejected(Reason::FrameTooLarge { .. })));
+        assert_eq!((answer.is_ok(), is_rejected), (is_taken, !is_taken), "{bytes}: {answer:?}");
     }
 }

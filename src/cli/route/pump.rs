@@ -295,7 +295,9 @@ impl<'a> Pump<'a> {
                 match self.ingress.dead_letter_raw(raw, "malformed", &self.detail) {
                     Ok(accepted) => break self.lettered(accepted, line),
                     Err(Refused::Closed(why)) => return Err(Went::Closed(why)),
-                    Err(Refused::Shed(_) | Refused::Rejected(_)) => self.wait(host)?,
+                    Err(Refused::Shed(_)) => self.wait(host)?,
+                    // More bytes than a dead letter may have: no time makes room for them.
+                    Err(Refused::Rejected(_)) => break,
                 }
             }
         }
