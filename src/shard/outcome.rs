@@ -26,7 +26,10 @@ impl<S: Sink> Core<S> {
         self.lent -= 1;
         match report.outcome {
             Outcome::Acked { offset } => {
-                line.last_acked = line.last_acked.max(offset);
+                if offset >= 0 {
+                    // They rise, unless the topic was made anew.
+                    line.last_acked = offset;
+                }
                 line.pause = PAUSE_MIN;
                 (line.is_probing, line.last_refusal) = (false, 0);
                 if line.lent == 0 && !line.is_group_refused {

@@ -459,7 +459,10 @@ impl<S: Sink> Core<S> {
     fn judge_room(&mut self) {
         let (slots, pages) = (self.slab.slots(), self.slab.pages());
         let (free_slots, free_pages) = (self.slab.free_slots(), self.slab.free_pages());
-        if self.can_divert() && (free_slots < slots / 4 || free_pages < pages / 4) {
+        if self.limits.policy == Policy::Spill
+            && self.can_divert()
+            && (free_slots < slots / 4 || free_pages < pages / 4)
+        {
             for index in 0..self.lines.len() as u32 {
                 let line = &self.lines[index as usize];
                 if !line.is_diverted && line.unsent != NONE {
