@@ -218,7 +218,9 @@ impl<C: Clock> Router<C> {
         }
         self.common.shared.abort();
         self.wait_for_shards(Instant::now() + LEAVE_LIMIT);
-        let is_synced = self.disk.take().is_none_or(|disk| disk.finish(Instant::now() + SYNC_LIMIT));
+        // A slow disk may take what is left of the limit.
+        let sync_until = deadline.max(Instant::now()) + SYNC_LIMIT;
+        let is_synced = self.disk.take().is_none_or(|disk| disk.finish(sync_until));
         let mut lost_shards = Vec::new();
         for (index, shard) in self.shards.drain(..).enumerate() {
             // A thread that hangs in the client library is left behind; the process outlives it or ends with it.
