@@ -738,6 +738,19 @@ fn the_closing_table_has_a_row_for_each_place_a_trigger_may_be_in() {
 }
 
 #[test]
+fn a_replay_takes_the_limits_that_the_route_of_one_reader_took() {
+    let place = Place::new("replay-limits");
+    let keys = format!(
+        "[state]\ndir = \"{}\"\n[spill]\nlimit = \"400MiB\"\nsegment = \"4MiB\"\n",
+        place.path("state").display()
+    );
+    let output = feed(place.route("", &keys), b"");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = place.replay(&keys, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
 fn dead_letters_are_named_and_wrong_unless_they_were_asked_for() {
     let place = Place::new("letters");
     place.mock.create_topic(&format!("{TOPIC}.dlq"), PARTITIONS as i32, 1).unwrap();

@@ -219,6 +219,7 @@ impl<C: Clock> Router<C> {
         }
         self.common.shared.abort();
         self.wait_for_shards(Instant::now() + LEAVE_LIMIT);
+        // A slow disk may take what is left of the limit.
         let until = deadline.max(Instant::now() + SYNC_LIMIT);
         let last_commit = self.disk.take().map(|disk| disk.finish(until));
         let mut lost_shards = Vec::new();

@@ -83,6 +83,8 @@ impl Router<SystemClock> {
             Some(state) => Some(Opened::open(state.path(), &limits, topic.partitions)?),
             None => None,
         };
+        // `start.timeout` is about the cluster: however long the disk took to read, a healthy broker is asked in time.
+        let deadline = deadline + opened.as_ref().map_or(Duration::ZERO, |opened| opened.took);
         let letters = letters_of(config, &mut topic, state.is_some(), &placement.others)?;
         let blueprint = Blueprint {
             partitions: topic.partitions,

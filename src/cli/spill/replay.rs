@@ -5,7 +5,7 @@ use crate::cli::drain::{self, Drained};
 use crate::cli::signals::Signals;
 use crate::cli::table::{grouped, span};
 use crate::cli::{CliError, Exit};
-use crate::config::{Config, DivertPolicy};
+use crate::config::{Config, DivertPolicy, RouteSource};
 use crate::engine::disk::SPILL_DIR;
 use crate::engine::{Report, Router, StartError};
 use crate::spill::{self, PartitionFound, RealDisk, Recovery};
@@ -93,6 +93,10 @@ impl Replay {
         // Without a broker there is nothing to do here, and what comes back from the disk shall go to the topic alone.
         config.start.require_broker = true;
         config.divert.policy = Some(DivertPolicy::Spill);
+        // Nothing is submitted: without this the rings of `queue.ingresses` callers count against `spill.limit`, and what
+        // `fencepost route` took from one reader is refused here.
+        config.route.source = Some(RouteSource::Stdin);
+        config.route.resume = false;
         if let Some(max) = self.max {
             let (shards, inflight) = (usize::from(config.engine.shards), &mut config.inflight);
             let window = usize::try_from(max / PARTS).unwrap_or(usize::MAX).max(WINDOW_MIN * shards);
