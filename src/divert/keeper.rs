@@ -69,6 +69,15 @@ impl<D: Disk, L: LetterSink> Keeper<D, L> {
         }
     }
 
+    /// Dead letters at their topic whose outcome is due, and those on disk.
+    #[must_use]
+    pub fn letters_left(&mut self) -> (usize, u64) {
+        self.letters.as_mut().map_or((0, 0), |letters| {
+            let desk = letters.desk();
+            (desk.at_sink(), desk.counts().on_disk)
+        })
+    }
+
     /// The shards have left: everything that was ordered is made durable now, or refused. Returns the dead letters that
     /// nobody has taken.
     pub fn finish(&mut self, now: Nanos) -> u64 {

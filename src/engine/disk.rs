@@ -30,6 +30,8 @@ const NAP: Duration = Duration::from_millis(1);
 const LONG_NAP: Duration = Duration::from_millis(5);
 /// Without work for this long, it sleeps longer.
 const QUIET: Nanos = Nanos::from_millis(100);
+/// What the dead letters' topic gets at the stop for the answers that are due.
+const ANSWERS_LIMIT: Nanos = Nanos::from_millis(100);
 /// The same error about the offsets is logged once in so long.
 const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
 
@@ -290,7 +292,19 @@ impl DiskThread {
                     }
                 }
                 let now = clock.mono();
-                let untaken = keeper.finish(now);
+                let mut untaken = keeper.finish(now);
+                // What the topic of dead letters has just taken shall not be sent there again by the next run.
+                let until = now + ANSWERS_LIMIT;
+                while keeper.letters_left().0 > 0 && clock.mono() < until {
+                    std::thread::sleep(NAP);
+                    untaken = keeper.finish(clock.mono());
+                }
+                let (_, on_disk) = keeper.letters_left();
+                if on_disk > 0 {
+                    log::warn!(
+                        "{on_disk} dead letters wait on disk for their topic; `fencepost dlq ls --dir` shows them"
+                    );
+                }
                 if let Some(offsets) = &mut offsets {
                     offsets.write_at = Nanos(0);
                     offsets.turn(&shared, now);

@@ -75,9 +75,15 @@ impl Router<SystemClock> {
         };
         let mut topic = Topic::resolve(config, &settings, &limits, remembered.as_ref())?;
         config.check_partitions(topic.partitions)?;
+        let is_known = remembered.is_some();
         let identity = identify(config, remembered, topic.partitions);
-        if let Some(state) = &state {
-            state.write(&identity)?;
+        match state.as_ref().map(|state| state.write(&identity)) {
+            None | Some(Ok(())) => {}
+            // What the next run needs of it is there; and only a run can drain what fills the disk.
+            Some(Err(error)) if is_known && error.is_for_space() => {
+                topic.warnings.push(format!("{error}: the disk is full, and is drained first"));
+            }
+            Some(Err(error)) => return Err(error.into()),
         }
         let opened = match &state {
             Some(state) => Some(Opened::open(state.path(), &limits, topic.partitions)?),
@@ -134,6 +140,8 @@ impl Router<SystemClock> {
         let mut begun = known;
         let mut is_cold = !topic.is_reachable;
         if topic.is_reachable && limits.dedup_warm_start {
+            // What came before may have used up the time; reading gets its share all the same.
+            let deadline = deadline.max(Instant::now() + limits.start_timeout.as_duration() / 2);
             match warming.read(&topic.leaderless, deadline) {
                 Ok(Warmed { shards, report, offsets, mut warnings }) => {
                     assembly.shards.iter_mut().zip(shards).for_each(|(shard, warm)| shard.warm_up(warm));

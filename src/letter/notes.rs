@@ -28,7 +28,7 @@ pub const META_BYTES_MAX: usize = u16::MAX as usize;
 pub mod header {
     /// Why: one of the names of [`super::Reason`], or the caller's text.
     pub const REASON: &str = "fencepost.reason";
-    /// Where in the router: `submit`, `source`, `publish`, `drain`.
+    /// Where in the router: `submit`, `source`, `admit`, `publish`, `drain`.
     pub const STAGE: &str = "fencepost.stage";
     /// The topic it was meant for.
     pub const TOPIC: &str = "fencepost.topic";
@@ -127,7 +127,7 @@ impl<'a> Reason<'a> {
 pub struct Notes<'a> {
     /// Why.
     pub reason: Reason<'a>,
-    /// Where in the router: `submit`, `source`, `publish`, `drain`.
+    /// Where in the router: `submit`, `source`, `admit`, `publish`, `drain`.
     pub stage: &'a str,
     /// The topic it was meant for.
     pub topic: &'a str,

@@ -60,6 +60,15 @@ pub enum StateError {
     },
 }
 
+impl StateError {
+    /// Whether the volume has no space left.
+    #[must_use]
+    pub fn is_for_space(&self) -> bool {
+        let StateError::Io { error, .. } = self else { return false };
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
 /// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {

@@ -3,6 +3,8 @@
 use super::reader::TopicReader;
 use crate::cli::CliError;
 use crate::config::{ClientProperty, Config};
+use crate::engine::disk::LETTER_DIR;
+use crate::spill::{self, RealDisk};
 use rdkafka::config::ClientConfig;
 use std::path::Path;
 
@@ -27,6 +29,24 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Says how many letters lie on disk and not in the topic yet: of a router that runs, as far as its last commit.
+    pub(super) fn tell_of_disk(&self) {
+        let Some(dir) = self.config.state.dir.as_ref().map(|dir| dir.join(LETTER_DIR)).filter(|dir| dir.is_dir())
+        else {
+            return;
+        };
+        match spill::verify(&mut RealDisk, &dir, |_| true) {
+            Ok((found, _)) if found.records > 0 => tell!(
+                "{} letters more lie on disk, and go to the topic when a router runs and the topic takes them: fencepost dlq \
+                 ls --dir {}",
+                found.records,
+                dir.display()
+            ),
+            Ok(_) => {}
+            Err(error) => tell!("the letters on disk cannot be counted: {error}"),
+        }
+    }
+
     /// # Errors
     /// The configuration is wrong, or has no dead-letter topic.
     pub(super) fn of(path: &Path) -> Result<Place, CliError> {

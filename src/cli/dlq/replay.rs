@@ -177,6 +177,7 @@ impl Replay {
             }
         };
         let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
+        place.tell_of_disk();
         let (mut letters, letter_partitions) = place.letters()?;
         let topic_name = place.config.topic.name.clone();
         let connection = connection(&settings.bootstrap, &settings.properties);

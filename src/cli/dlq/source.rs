@@ -67,6 +67,7 @@ fn read_topic(
     each: &mut dyn FnMut(Letter) -> bool,
 ) -> Result<Survey, CliError> {
     let place = Place::of(config)?;
+    place.tell_of_disk();
     let (mut reader, partitions) = place.letters()?;
     let from: BTreeMap<u32, i64> = match only {
         Some((partition, _)) if partition >= partitions => {

@@ -212,6 +212,12 @@ impl<L: LetterSink, D: Disk> Desk<L, D> {
         counts.waiting == 0 && counts.on_disk == 0 && self.core.sink_holds() == 0
     }
 
+    /// Letters at the sink whose outcome is due, those from the disk included.
+    #[must_use]
+    pub fn at_sink(&self) -> usize {
+        self.core.sink_holds()
+    }
+
     /// Where the letters go.
     pub fn sink(&mut self) -> &mut L {
         &mut self.sink
