@@ -34,6 +34,8 @@ const AFTER: Duration = Duration::from_secs(5);
 const SAMPLE: Duration = Duration::from_millis(500);
 /// A drain that takes longer is given up.
 const DRAIN_LIMIT: Duration = Duration::from_secs(900);
+/// Nothing more in the topics for so long: it will not come.
+const STALLED: Duration = Duration::from_secs(30);
 
 struct Options {
     route: String,
@@ -135,6 +137,7 @@ fn measure(options: &Options) -> ExitCode {
     let began = Instant::now();
     let mut samples = Vec::new();
     let (mut frozen, mut thawed, mut drained) = (Duration::ZERO, Duration::ZERO, None);
+    let mut emptied = Duration::ZERO;
     std::thread::scope(|scope| {
         let peer = scope.spawn(|| feed(&socket, &load, options.rate, &gauges));
         let look = |samples: &mut Vec<Sample>, is_there: bool| {
@@ -177,11 +180,22 @@ fn measure(options: &Options) -> ExitCode {
         look_for(&mut samples, AFTER, true);
         gauges.is_enough.store(true, Ordering::Release);
         peer.join().expect("the peer ends");
+        // Nothing comes in any more: all of it shall be in the topics, as long as that gets more.
+        let all = gauges.sent.load(Ordering::Relaxed);
+        let (mut most, mut grew) = (0, Instant::now());
+        while most < all && grew.elapsed() < STALLED {
+            look_for(&mut samples, SAMPLE, true);
+            let now = samples.last().expect("one was taken").in_topics;
+            if now > most {
+                (most, grew) = (now, Instant::now());
+            }
+        }
+        emptied = began.elapsed();
     });
     let report = stop(&mut route);
     let sent = gauges.sent.load(Ordering::Relaxed);
     let verdict = compare(&cluster.bootstrap, &topic, &dead, &load, sent);
-    let result = result(options, &samples, (frozen, thawed, drained), &report, &verdict, &gauges);
+    let result = result(options, &samples, (frozen, thawed, drained), emptied, &report, &verdict, &gauges);
     if options.json {
         println!("{result}")
     } else {
@@ -302,6 +316,7 @@ fn result(
     options: &Options,
     samples: &[Sample],
     (frozen, thawed, drained): Moments,
+    emptied: Duration,
     report: &Value,
     verdict: &fencepost::verify::Verdict,
     gauges: &Gauges,
@@ -336,6 +351,7 @@ fn result(
         "exit_code": report["exit_code"],
         "drained": drained.is_some(),
         "drain_seconds": drain.as_secs_f64(),
+        "emptied_seconds": emptied.saturating_sub(thawed).as_secs_f64(),
         "drain_rate_topics": per_second(landed, drain),
         "drain_rate_backlog": per_second(landed.saturating_sub(live), drain),
         "drain_rate_live": per_second(live, drain),
