@@ -54,6 +54,17 @@ impl Admin {
         leaders.into_iter().map(|(_, leader)| leader).collect()
     }
 
+    /// The brokers that hold the topic's partitions, in the partitions' order; the one an election prefers comes first.
+    pub fn replicas(&self, topic: &str) -> Vec<Vec<i32>> {
+        let limit = Duration::from_secs(30);
+        let metadata = self.0.inner().fetch_metadata(Some(topic), limit).expect("the cluster answers");
+        let partitions = metadata.topics()[0].partitions();
+        let mut replicas: Vec<(i32, Vec<i32>)> =
+            partitions.iter().map(|partition| (partition.id(), partition.replicas().to_vec())).collect();
+        replicas.sort_unstable();
+        replicas.into_iter().map(|(_, replicas)| replicas).collect()
+    }
+
     /// Deletes the records of a partition below an offset.
     pub fn delete_records(&self, topic: &str, partition: u32, below: i64) {
         let mut list = TopicPartitionList::new();

@@ -8,6 +8,7 @@
 pub mod admin;
 pub mod cluster;
 pub mod hand;
+pub mod leaders;
 #[cfg(feature = "cli")]
 pub mod letters;
 pub mod load;
