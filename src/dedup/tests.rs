@@ -433,8 +433,12 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
             }
             Step::Restore(n) => {
                 let (before, early) = (window.keys(), window.evicted_early());
-                window.restore(owned(n).key(), hash(n), now);
-                if known.iter().all(|key| key.n != n) {
+                let got = window.restore(owned(n).key(), hash(n), now);
+                let old = known.iter().find(|key| key.n == n).cloned();
+                prop_assert_eq!(got, old.as_ref().and_then(|key| key.token));
+                // What is parked has settled by that; what is pending or has settled stays as it is.
+                if old.is_none_or(|key| key.token.is_none() && key.is_parked) {
+                    known.retain(|key| key.n != n);
                     let (after, mut early) = (window.keys(), window.evicted_early() - early);
                     // Where all others are pending, it is the one that has to go.
                     if after.iter().any(|key| key.0 == owned(n).stored()) {
@@ -442,7 +446,8 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
                     } else {
                         early -= 1;
                     }
-                    forget_what_left(&mut known, &before, &after, now, &limits, early)?;
+                    let others: Vec<_> = before.into_iter().filter(|key| key.0 != owned(n).stored()).collect();
+                    forget_what_left(&mut known, &others, &after, now, &limits, early)?;
                 }
             }
             Step::Ask(n) | Step::AskDrained(n) => {
