@@ -1210,9 +1210,19 @@ fn check_says_what_is_there_and_what_is_not() {
         "has 4; none are pinned yet",
         "may be read",
         "bytes will be taken",
+        "topic triggers.dlq does not exist",
+        "what cannot be delivered is handed back",
     ] {
         assert!(said.contains(want), "{want}\nis not in\n{said}");
     }
+    let state = place.path("check-state");
+    let (code, said) = check(&place, "", &format!("state.dir = {state:?}"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("are free") && said.contains("they stay on disk until then"), "{said}");
+    // No volume has this much.
+    let (code, said) = check(&place, "", &format!("state.dir = {state:?}\nspill.limit = \"900TiB\""));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("spill.limit is 900.0 TiB"), "{said}");
     let (code, said) = check(&place, "", "topic.partitions = 12");
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("topic triggers has 4, 12 are pinned"), "{said}");

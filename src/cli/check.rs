@@ -1,8 +1,8 @@
 //! `fencepost check`: would a router start with this configuration, and would it be safe there? Each answer is a line:
 //! ok, a warning, or a failure with its fix. Nothing is written to the topic.
 
-use super::{CliError, Exit};
-use crate::config::{Config, FRAME_BYTES_MAX, KafkaSettings, Pin, RouteSource};
+use super::{CliError, Exit, table};
+use crate::config::{Config, FRAME_BYTES_MAX, KafkaSettings, Limits, Pin, RecordTime, RouteSource};
 use crate::engine::{Blueprint, check_memory};
 use crate::sink::kafka::features::{self, Lacking};
 use crate::sink::kafka::tail::{self, TailError};
@@ -10,7 +10,7 @@ use crate::sink::kafka::topic::{TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, VERSION_MIN};
 use crate::state::{Remembered, StateDir, StateError};
 use crate::topology::{self, affinity};
-use crate::units::PartitionId;
+use crate::units::{Nanos, PartitionId};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -87,8 +87,8 @@ impl Check {
             incarnation: 0,
             record_time_is_event: false,
             policy: crate::shard::Policy::Refuse,
-            has_disk: false,
-            has_letters: false,
+            has_disk: config.state.dir.is_some(),
+            has_letters: config.state.dir.is_some() || config.dead_letter_topic().is_some(),
         };
         let memory = blueprint.memory();
         let mut found = Findings::default();
@@ -101,8 +101,10 @@ impl Check {
         check_host(&config, &mut found);
         check_source(&config, &mut found);
         let remembered = check_state(&config, &mut found);
+        check_room(&config, &blueprint.limits, &mut found);
         if can_connect {
             check_topic(&config, &settings, remembered.as_ref(), &mut found);
+            check_letters(&config, &mut found)?;
         }
         let exit = found.exit();
         if self.json {
@@ -315,6 +317,70 @@ fn check_state(config: &Config, found: &mut Findings) -> Option<Remembered> {
             None
         }
     }
+}
+
+/// Whether the volume has the room that the spill sets aside at start, and what it may grow to.
+fn check_room(config: &Config, limits: &Limits, found: &mut Findings) {
+    const WHAT: &str = "disk";
+    let Some(dir) = config.state.dir.as_deref() else { return };
+    // A directory that will be made lies where its nearest ancestor does.
+    let there = dir.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let free = match rustix::fs::statvfs(there) {
+        Ok(volume) => volume.f_bavail.saturating_mul(volume.f_frsize),
+        Err(error) => {
+            let text = format!("state.dir = {}: how much space there is cannot be told: {error}", dir.display());
+            return found.warn(WHAT, text);
+        }
+    };
+    let (reserve, limit) = (limits.spill_reserve_bytes, limits.spill_limit_bytes);
+    let (room, place) = (table::bytes(free), there.display());
+    if free < reserve {
+        let text = format!(
+            "state.dir: {room} are free on the volume of {place}, and {} are kept for what is accepted and not delivered: \
+             nothing would be spilled; free space, or lower queue.capacity, queue.ingresses or inflight.total",
+            table::bytes(reserve)
+        );
+        found.fail(WHAT, Exit::Wrong, text);
+    } else if free < limit {
+        let text = format!(
+            "state.dir: {room} are free on the volume of {place}, spill.limit is {}: the volume ends an outage's spill first",
+            table::bytes(limit)
+        );
+        found.warn(WHAT, text);
+    } else {
+        found.ok(WHAT, format!("{room} are free for spill.limit = {}", table::bytes(limit)));
+    }
+}
+
+/// Whether dead letters have their topic.
+fn check_letters(config: &Config, found: &mut Findings) -> Result<(), CliError> {
+    const WHAT: &str = "dead letters";
+    let has_disk = config.state.dir.is_some();
+    let Some(settings) = config.dead_letter_settings()? else {
+        let text =
+            if has_disk { "dead_letter.topic is off: they stay on disk" } else { "off: what fails is handed back" };
+        found.ok(WHAT, text);
+        return Ok(());
+    };
+    let client = KafkaSettings {
+        bootstrap: settings.bootstrap,
+        record_time: RecordTime::Accepted,
+        properties: settings.properties,
+        linger: Nanos(0),
+    };
+    let desk = TopicDesk::new(&kafka::letters::letter_properties(&client), &settings.topic);
+    match desk.facts(BROKER_LIMIT) {
+        Ok(facts) => found.ok(WHAT, format!("topic {} has {} partitions", settings.topic, facts.partitions)),
+        Err(TopicError::Missing { .. }) if config.topic.create => {
+            found.ok(WHAT, format!("topic {} will be made", settings.topic));
+        }
+        Err(error) => {
+            let meanwhile =
+                if has_disk { "they stay on disk until then" } else { "what cannot be delivered is handed back" };
+            found.warn(WHAT, format!("{error}; {meanwhile}"));
+        }
+    }
+    Ok(())
 }
 
 fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Remembered>, found: &mut Findings) {
