@@ -1286,3 +1286,26 @@ fn where_refuses_what_no_router_takes() {
     assert_eq!(find("", "4", "4"), Some(2));
     assert_eq!(find("veh-1", "3", "4"), Some(2));
 }
+
+/// Where files may not grow (`ulimit -f`), the spill has no space; the process goes on.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_of_the_disk() {
+    let place = Place::new("ulimit");
+    let state = place.path("state");
+    let config = place.config("source = \"stdin\"", &format!("state.dir = {state:?}"));
+    // In blocks of 512 bytes: less than a segment.
+    let script = "ulimit -f 40000 && exec \"$1\" route --json -c \"$2\"";
+    let mut child = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args([Path::new(env!("CARGO_BIN_EXE_fencepost")), &config])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let sent = rows("veh", 200);
+    child.stdin.take().unwrap().write_all(lines(&sent).as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(counters(&output)["delivered"], 200);
+}

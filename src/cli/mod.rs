@@ -99,6 +99,7 @@ impl Cli {
         } else {
             "warn,librdkafka=off"
         });
+        signals::outlive_file_limits().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         let exit = match self.command {
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run(),

@@ -29,6 +29,14 @@ impl Reload {
     }
 }
 
+/// A file that may not grow any further (`ulimit -f`) is an error of the disk from now on, and no reason to die.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn outlive_file_limits() -> std::io::Result<()> {
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
+
 impl Signals {
     /// Listens from now on; before, a signal ends the process as the system does it.
     ///

@@ -90,10 +90,10 @@ pub trait DiskFile {
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// Whether the system says that there is no space left, of the volume or of a quota.
+/// Whether the system says that there is no space left: of the volume, of a quota, or for a file of this process.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 /// The file system of the machine.
