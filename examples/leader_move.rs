@@ -14,7 +14,7 @@ use common_kafka::admin::Admin;
 use common_kafka::cluster::Cluster;
 use common_kafka::leaders::Leaders;
 use common_kafka::reader::{judge, read_topic};
-use common_kafka::{PATIENCE, Scratch, fresh_topic, now_ms};
+use common_kafka::{Mock, PATIENCE, Scratch, fresh_topic, now_ms};
 use fencepost::clock::SystemClock;
 use fencepost::engine::{Report, Router};
 use fencepost::ingress::{Ingress, Refused};
@@ -47,14 +47,20 @@ struct Options {
     pairs: usize,
     window: Duration,
     json: bool,
+    /// In this process, by the client library's mock: brokers that take hardly any of the cores.
+    mock: bool,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { rate: 5_000, pairs: 8, window: Duration::from_secs(6), json: false };
+    let mut options = Options { rate: 5_000, pairs: 8, window: Duration::from_secs(6), json: false, mock: false };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         if name == "--json" {
             options.json = true;
+            continue;
+        }
+        if name == "--mock" {
+            options.mock = true;
             continue;
         }
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
@@ -266,16 +272,13 @@ fn main() -> ExitCode {
 }
 
 fn measure(options: &Options) -> Result<ExitCode, String> {
-    let cluster = Cluster::of(3);
     let topic = fresh_topic("leader-move");
-    let admin = Admin::new(&cluster.bootstrap);
-    admin.create_topic(&format!("{topic}.dlq"), PARTITIONS, &[]);
-    admin.create_topic(&topic, PARTITIONS, &[("min.insync.replicas", "2")]);
-    std::thread::sleep(TOPIC_KNOWN);
+    let place = if options.mock { Place::mock(&topic) } else { Place::real(&topic) };
+    let bootstrap = place.bootstrap();
     let scratch = Scratch::new("leader-move");
     let mut config = fencepost::config::Config::default();
     config.topic.name = topic.clone();
-    config.kafka.bootstrap = Some(cluster.bootstrap.clone());
+    config.kafka.bootstrap = Some(bootstrap.clone());
     config.state.dir = Some(scratch.0.join("state"));
     // All else is the default. The memory that this adds is taken back by smaller rings and windows.
     config.queue.ingresses = PARTITIONS as usize;
@@ -292,14 +295,14 @@ fn measure(options: &Options) -> Result<ExitCode, String> {
         Lane { ingress, ledger, due: VecDeque::with_capacity(each.min(65_536)), settled: 0 }
     };
     let lanes: Vec<Lane> = (0..PARTITIONS).map(lane).collect();
-    let moves = moves(options.pairs, admin.leaders(&topic), admin.replicas(&topic));
-    let mut leaders = Leaders::connect(&cluster.bootstrap);
+    let moves = moves(options.pairs, place.leaders(&topic), place.replicas(&topic));
+    let mut place = place;
     let load = Load::new();
     let load_average = load_average();
     let began = Instant::now();
     let (driven, moved) = std::thread::scope(|scope| {
         let driver = scope.spawn(|| drive(lanes, &load, options.rate, began, end));
-        let moved = order_moves(&windows, &moves, &topic, &mut leaders, &admin, began);
+        let moved = order_moves(&windows, &moves, &topic, &mut place, began);
         (driver.join().expect("the driver ends"), moved)
     });
     let load_average = format!("{load_average} to {}", self::load_average());
@@ -309,7 +312,7 @@ fn measure(options: &Options) -> Result<ExitCode, String> {
         std::thread::sleep(Duration::from_millis(100));
     }
     let report = router.shutdown(Duration::from_secs(30));
-    let kept = read_topic(&cluster.bootstrap, &topic, PARTITIONS);
+    let kept = read_topic(&bootstrap, &topic, PARTITIONS);
     let verdict = judge(&kept, PARTITIONS, &driven.ledgers);
     let result = result(options, &windows, &moves, &driven, &moved?, &report, &verdict, &load_average);
     if options.json {
@@ -322,6 +325,75 @@ fn measure(options: &Options) -> Result<ExitCode, String> {
     // Half of the pairs at least, or it is no measurement.
     let is_good = is_right && result["clean_pairs"].as_u64() >= Some(options.pairs.div_ceil(2) as u64);
     Ok(ExitCode::from(u8::from(!is_good)))
+}
+
+/// Where the topic is.
+enum Place {
+    Real { cluster: Cluster, admin: Admin, leaders: Leaders },
+    Mock { mock: Mock, leaders: Vec<i32> },
+}
+
+impl Place {
+    fn real(topic: &str) -> Place {
+        let cluster = Cluster::of(3);
+        let admin = Admin::new(&cluster.bootstrap);
+        admin.create_topic(&format!("{topic}.dlq"), PARTITIONS, &[]);
+        admin.create_topic(topic, PARTITIONS, &[("min.insync.replicas", "2")]);
+        std::thread::sleep(TOPIC_KNOWN);
+        let leaders = Leaders::connect(&cluster.bootstrap);
+        Place::Real { cluster, admin, leaders }
+    }
+
+    fn mock(topic: &str) -> Place {
+        let mock = Mock::with_topic(3, topic, PARTITIONS);
+        mock.create_topic(&format!("{topic}.dlq"), PARTITIONS);
+        let leaders: Vec<i32> = (0..PARTITIONS as i32).map(|partition| partition % 3 + 1).collect();
+        (0..).zip(&leaders).for_each(|(partition, leader)| mock.set_leader(topic, partition, *leader));
+        Place::Mock { mock, leaders }
+    }
+
+    fn bootstrap(&self) -> String {
+        match self {
+            Place::Real { cluster, .. } => cluster.bootstrap.clone(),
+            Place::Mock { mock, .. } => mock.bootstrap(),
+        }
+    }
+
+    fn leaders(&self, topic: &str) -> Vec<i32> {
+        match self {
+            Place::Real { admin, .. } => admin.leaders(topic),
+            Place::Mock { leaders, .. } => leaders.clone(),
+        }
+    }
+
+    fn replicas(&self, topic: &str) -> Vec<Vec<i32>> {
+        match self {
+            Place::Real { admin, .. } => admin.replicas(topic),
+            Place::Mock { .. } => vec![vec![1, 2, 3]; PARTITIONS as usize],
+        }
+    }
+
+    /// The partition's leader moves, gracefully.
+    fn lead(&mut self, topic: &str, partition: u32, to: i32, replicas: &[i32]) -> Result<(), String> {
+        match self {
+            Place::Real { leaders, .. } => {
+                leaders.reorder(topic, partition, replicas)?;
+                leaders.elect(topic, partition)
+            }
+            Place::Mock { mock, leaders } => {
+                mock.set_leader(topic, partition, to);
+                leaders[partition as usize] = to;
+                Ok(())
+            }
+        }
+    }
+
+    fn put_back(&mut self, topic: &str, partition: u32) -> Result<(), String> {
+        match self {
+            Place::Real { leaders, .. } => leaders.elect(topic, partition),
+            Place::Mock { .. } => Ok(()),
+        }
+    }
 }
 
 /// What became of the moves.
@@ -339,21 +411,19 @@ fn order_moves(
     windows: &[Window],
     moves: &[Move],
     topic: &str,
-    leaders: &mut Leaders,
-    admin: &Admin,
+    place: &mut Place,
     began: Instant,
 ) -> Result<Moved, String> {
     let mut moved = Moved { took: Vec::new(), is_clean: vec![true; moves.len()] };
     let until = |moment: Duration| std::thread::sleep(moment.saturating_sub(began.elapsed()));
-    let mut planned = admin.leaders(topic);
+    let mut planned = place.leaders(topic);
     for window in windows {
         let Move { partition, to, replicas, .. } = &moves[window.pair];
         if window.is_moved {
             until(window.middle);
             let asked = Instant::now();
-            leaders.reorder(topic, *partition, replicas)?;
             planned[*partition as usize] = *to;
-            match leaders.elect(topic, *partition) {
+            match place.lead(topic, *partition, *to, replicas) {
                 Ok(()) => moved.took.push(asked.elapsed()),
                 Err(why) => {
                     eprintln!("leader-move: no move of partition {partition}: {why}");
@@ -362,11 +432,11 @@ fn order_moves(
             }
         }
         until(window.end);
-        for (partition, (leader, planned)) in (0..).zip(admin.leaders(topic).iter().zip(&planned)) {
+        for (partition, (leader, planned)) in (0..).zip(place.leaders(topic).iter().zip(&planned)) {
             if leader != planned {
                 eprintln!("leader-move: broker {leader} leads partition {partition}, and not {planned}");
                 moved.is_clean[window.pair] = false;
-                if let Err(why) = leaders.elect(topic, partition) {
+                if let Err(why) = place.put_back(topic, partition) {
                     eprintln!("leader-move: nor can it be put back now: {why}");
                 }
             }
