@@ -4,22 +4,10 @@ use super::reader::TopicReader;
 use crate::cli::CliError;
 use crate::config::{ClientProperty, Config};
 use crate::engine::disk::LETTER_DIR;
+use crate::sink::kafka::is_connection_property;
 use crate::spill::{self, RealDisk};
 use rdkafka::config::ClientConfig;
 use std::path::Path;
-
-/// Properties that say how a cluster is reached, by how their names begin.
-const CONNECTION: [&str; 9] = [
-    "bootstrap.servers",
-    "client.id",
-    "client.dns.lookup",
-    "broker.address.",
-    "security.",
-    "ssl.",
-    "sasl.",
-    "enable.ssl.",
-    "socket.",
-];
 
 /// The dead-letter topic of a configuration.
 pub(super) struct Place {
@@ -84,7 +72,7 @@ pub(super) fn connection(bootstrap: &str, properties: &[ClientProperty]) -> Clie
     let mut client = ClientConfig::new();
     client.set("bootstrap.servers", bootstrap);
     for property in properties {
-        if CONNECTION.iter().any(|prefix| property.name.starts_with(prefix)) {
+        if is_connection_property(&property.name) {
             client.set(&property.name, property.value.expose());
         }
     }

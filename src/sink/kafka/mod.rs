@@ -83,11 +83,9 @@ pub fn properties(settings: &KafkaSettings, partitions: u32) -> Vec<(String, Str
     all
 }
 
-/// Of a producer's properties those that any client needs to reach the same brokers: addresses, security, sockets.
-///
-/// The values may be secrets: the list is never printed.
+/// Whether any client needs the property to reach the same brokers as the producer: an address, security, sockets.
 #[must_use]
-pub fn connection_properties(properties: &[(String, String)]) -> Vec<(String, String)> {
+pub fn is_connection_property(name: &str) -> bool {
     const CONNECTION: [&str; 11] = [
         "bootstrap.servers",
         "client.id",
@@ -101,8 +99,15 @@ pub fn connection_properties(properties: &[(String, String)]) -> Vec<(String, St
         "https.",
         "socket.",
     ];
-    let is_shared = |(name, _): &&(String, String)| CONNECTION.iter().any(|prefix| name.starts_with(prefix));
-    properties.iter().filter(is_shared).cloned().collect()
+    CONNECTION.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Of a producer's properties those that [`is_connection_property`] picks.
+///
+/// The values may be secrets: the list is never printed.
+#[must_use]
+pub fn connection_properties(properties: &[(String, String)]) -> Vec<(String, String)> {
+    properties.iter().filter(|(name, _)| is_connection_property(name)).cloned().collect()
 }
 
 /// Keeps batches below what the topic takes, since a broker refuses a batch as a whole. Returns the configured size if
