@@ -222,14 +222,9 @@ impl<S: Sink> Core<S> {
                 return true;
             }
             Seen::Settled => {
-                let mut repeat = std::mem::replace(&mut self.flights[slot.0 as usize].repeats, NONE);
+                let repeats = std::mem::replace(&mut self.flights[slot.0 as usize].repeats, NONE);
                 self.page.deduplicated.add(1);
-                self.conclude(slot);
-                while repeat != NONE {
-                    let next = self.flights[repeat as usize].next;
-                    self.conclude_repeat(SlotId(repeat));
-                    repeat = next;
-                }
+                self.conclude_with(slot, repeats);
             }
             Seen::Pending(original) => {
                 // Its own repeats, and it itself, are repeats of that one.

@@ -109,13 +109,7 @@ impl<S: Sink> Core<S> {
         self.dying -= 1;
         self.page.dead_lettered.add(1);
         self.let_go(line, slot, copy);
-        self.conclude(slot);
-        let mut repeat = repeats;
-        while repeat != NONE {
-            let next = self.flights[repeat as usize].next;
-            self.conclude_repeat(SlotId(repeat));
-            repeat = next;
-        }
+        self.conclude_with(slot, repeats);
         if self.lines[line as usize].blocked.is_any() {
             self.judge_fill(line);
         }

@@ -68,14 +68,9 @@ impl<S: Sink> Core<S> {
     fn deliver(&mut self, slot: SlotId) {
         self.dedup.commit(slot.0);
         self.page.delivered.add(1);
-        let Flight { line, mut repeats, .. } = self.flights[slot.0 as usize];
+        let Flight { line, repeats, .. } = self.flights[slot.0 as usize];
         self.take_out(slot);
-        self.conclude(slot);
-        while repeats != NONE {
-            let next = self.flights[repeats as usize].next;
-            self.conclude_repeat(SlotId(repeats));
-            repeats = next;
-        }
+        self.conclude_with(slot, repeats);
         if self.lines[line as usize].blocked.is_any() {
             self.judge_fill(line);
         }
@@ -84,15 +79,20 @@ impl<S: Sink> Core<S> {
     /// Its like is in the log, as the start of a router without its broker learnt later; it was not sent.
     pub(super) fn conclude_repeat_of_topic(&mut self, slot: SlotId) {
         self.page.deduplicated.add(1);
-        let Flight { line, mut repeats, .. } = self.flights[slot.0 as usize];
+        let Flight { line, repeats, .. } = self.flights[slot.0 as usize];
         self.take_out(slot);
+        self.conclude_with(slot, repeats);
+        self.judge_fill(line);
+    }
+
+    /// Concludes a trigger and the chain of its repeats.
+    pub(super) fn conclude_with(&mut self, slot: SlotId, mut repeats: u32) {
         self.conclude(slot);
         while repeats != NONE {
             let next = self.flights[repeats as usize].next;
             self.conclude_repeat(SlotId(repeats));
             repeats = next;
         }
-        self.judge_fill(line);
     }
 
     /// Not in the log, and the sink will not try again.
