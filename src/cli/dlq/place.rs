@@ -78,3 +78,23 @@ pub(super) fn connection(bootstrap: &str, properties: &[ClientProperty]) -> Clie
     }
     client
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_letters_are_read_with_all_that_reaches_their_cluster_and_nothing_of_a_producer() {
+        let text = "kafka.bootstrap = \"a:1\"\n[kafka.properties]\n\"security.protocol\" = \"sasl_ssl\"\n\
+                    \"enable.sasl.oauthbearer.unsecure.jwt\" = true\n\"https.ca.location\" = \"/ca.pem\"\n\
+                    \"linger.ms\" = 7\n";
+        let config = Config::from_toml_str(text).expect("it holds");
+        let settings = config.dead_letter_settings().expect("it holds").expect("there is a topic");
+        let client = connection(&settings.bootstrap, &settings.properties);
+        assert_eq!(client.get("bootstrap.servers"), Some("a:1"));
+        assert_eq!(client.get("security.protocol"), Some("sasl_ssl"));
+        assert_eq!(client.get("enable.sasl.oauthbearer.unsecure.jwt"), Some("true"));
+        assert_eq!(client.get("https.ca.location"), Some("/ca.pem"));
+        assert_eq!(client.get("linger.ms"), None);
+    }
+}
