@@ -6,7 +6,7 @@
 //! parked ones for the end of the line. Once nothing is parked, what is still spilling follows on the line without a
 //! gap: then the partition is live again.
 
-use super::flight::{Flight, NONE};
+use super::flight::{Flight, NONE, append, detach};
 use crate::divert::Found;
 use crate::slab::SlotId;
 use crate::units::Nanos;
@@ -81,14 +81,7 @@ impl Diversion {
 
     /// Puts a slot behind all that are spilling.
     pub fn push(&mut self, flights: &mut [Flight], slot: SlotId) {
-        let flight = &mut flights[slot.0 as usize];
-        (flight.prev, flight.next) = (self.tail, NONE);
-        if self.tail == NONE {
-            self.head = slot.0;
-        } else {
-            flights[self.tail as usize].next = slot.0;
-        }
-        self.tail = slot.0;
+        append(flights, &mut self.head, &mut self.tail, slot);
         self.spilling += 1;
         if self.unwritten == NONE {
             self.unwritten = slot.0;
@@ -111,17 +104,7 @@ impl Diversion {
 
     /// Takes a slot out.
     pub fn unlink(&mut self, flights: &mut [Flight], slot: SlotId) {
-        let Flight { next, prev, .. } = flights[slot.0 as usize];
-        if prev == NONE {
-            self.head = next;
-        } else {
-            flights[prev as usize].next = next;
-        }
-        if next == NONE {
-            self.tail = prev;
-        } else {
-            flights[next as usize].prev = prev;
-        }
+        let next = detach(flights, &mut self.head, &mut self.tail, slot);
         if self.unwritten == slot.0 {
             self.unwritten = next;
         }

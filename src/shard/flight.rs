@@ -219,31 +219,14 @@ impl Line {
 
     /// Puts a slot at the end.
     pub fn push(&mut self, flights: &mut [Flight], slot: SlotId) {
-        let flight = &mut flights[slot.0 as usize];
-        (flight.prev, flight.next) = (self.tail, NONE);
-        if self.tail == NONE {
-            self.head = slot.0;
-        } else {
-            flights[self.tail as usize].next = slot.0;
-        }
-        self.tail = slot.0;
+        append(flights, &mut self.head, &mut self.tail, slot);
         self.held += 1;
         self.length += 1;
     }
 
     /// Takes a slot out, wherever it is.
     pub fn unlink(&mut self, flights: &mut [Flight], slot: SlotId) {
-        let Flight { next, prev, .. } = flights[slot.0 as usize];
-        if prev == NONE {
-            self.head = next;
-        } else {
-            flights[prev as usize].next = next;
-        }
-        if next == NONE {
-            self.tail = prev;
-        } else {
-            flights[next as usize].prev = prev;
-        }
+        let next = detach(flights, &mut self.head, &mut self.tail, slot);
         if self.unsent == slot.0 {
             self.unsent = next;
         }
@@ -256,6 +239,34 @@ impl Line {
         self.not_before = now + self.pause;
         self.pause = Nanos((self.pause.0 * 2).min(PAUSE_MAX.0));
     }
+}
+
+/// Links a slot in at the end of the chain that begins at `head` and ends at `tail`.
+pub(super) fn append(flights: &mut [Flight], head: &mut u32, tail: &mut u32, slot: SlotId) {
+    let flight = &mut flights[slot.0 as usize];
+    (flight.prev, flight.next) = (*tail, NONE);
+    if *tail == NONE {
+        *head = slot.0;
+    } else {
+        flights[*tail as usize].next = slot.0;
+    }
+    *tail = slot.0;
+}
+
+/// Takes a slot out of its chain, wherever it is. Returns the one behind it, or [`NONE`].
+pub(super) fn detach(flights: &mut [Flight], head: &mut u32, tail: &mut u32, slot: SlotId) -> u32 {
+    let Flight { next, prev, .. } = flights[slot.0 as usize];
+    if prev == NONE {
+        *head = next;
+    } else {
+        flights[prev as usize].next = next;
+    }
+    if next == NONE {
+        *tail = prev;
+    } else {
+        flights[next as usize].prev = prev;
+    }
+    next
 }
 
 #[cfg(test)]
