@@ -4,12 +4,11 @@
 //!
 //! `FENCEPOST_SEED` and `FENCEPOST_ROUNDS` as in `random`.
 
-use crate::random::seeds;
+use crate::random::{refuse_something, seeds, turn_a_handle};
 use crate::support::model::Draft;
 use crate::support::rig::{Death, Rig, small_config, spill_limits};
 use fencepost::ingress::Refused;
 use fencepost::sim::random::Random;
-use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::{Priority, State};
@@ -162,41 +161,8 @@ fn play(seed: u64, plan: &Plan, met: &mut Met) {
                     disk.set_capacity(u64::MAX / 2);
                 }
             },
-            95..98 if plan.has_faults => {
-                let partitions = broker.partitions();
-                if partitions.is_empty() {
-                    continue;
-                }
-                let partition = partitions[random.below(partitions.len() as u32) as usize];
-                let count = 1 + random.below(12) as usize;
-                let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
-                let (fault, persisted) = match random.below(9) {
-                    0..3 => (Fault::Frame(10), Persisted::No),
-                    3..6 => (Fault::Partition(44), Persisted::No),
-                    6 => (Fault::Frame(10), Persisted::Possibly),
-                    _ => (Fault::Partition(20), Persisted::Possibly),
-                };
-                let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
-                if skip == 0 && random.below(4) == 0 {
-                    broker.refuse_named(partition, count, random.below(count as u32) as usize, 10);
-                } else {
-                    broker.refuse(partition, skip, count, fault, persisted, lands);
-                }
-            }
-            98..100 if plan.has_faults => {
-                let index = random.below(rig.brokers.len() as u32) as usize;
-                let broker = rig.brokers[index].clone();
-                if !is_lost[index] {
-                    broker.lose_handle();
-                    if random.below(2) == 0 {
-                        broker.purge(|_, held| random.below(held as u32 + 1) as usize);
-                    }
-                    is_lost[index] = true;
-                } else if broker.undelivered_reports() == 0 {
-                    broker.replace_handle(|_, held| random.below(held as u32 + 1) as usize);
-                    is_lost[index] = false;
-                }
-            }
+            95..98 if plan.has_faults => refuse_something(&broker, &mut random),
+            98..100 if plan.has_faults => turn_a_handle(&rig, &mut is_lost, &mut random),
             _ => {}
         }
         rig.check();

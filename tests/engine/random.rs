@@ -7,6 +7,7 @@
 
 use crate::support::model::Draft;
 use crate::support::rig::{Rig, small_config, spill_limits};
+use crate::support::sink::Broker;
 use fencepost::ingress::{Refused, ShedWhy};
 use fencepost::sim::random::Random;
 use fencepost::sink::{Fault, Persisted};
@@ -133,47 +134,13 @@ fn play(seed: u64, plan: &Plan) -> Met {
                     disk.set_capacity(u64::MAX);
                 }
             },
-            94..97 if plan.has_faults => {
-                let partitions = broker.partitions();
-                if partitions.is_empty() {
-                    continue;
-                }
-                let partition = partitions[random.below(partitions.len() as u32) as usize];
-                let count = 1 + random.below(12) as usize;
-                let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
-                let (fault, persisted) = match random.below(9) {
-                    0..3 => (Fault::Frame(10), Persisted::No),
-                    3..6 => (Fault::Partition(44), Persisted::No),
-                    // Refused on a later try, when the first one had timed out.
-                    6 => (Fault::Frame(10), Persisted::Possibly),
-                    _ => (Fault::Partition(20), Persisted::Possibly),
-                };
-                let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
-                if skip == 0 && random.below(4) == 0 {
-                    broker.refuse_named(partition, count, random.below(count as u32) as usize, 10);
-                } else {
-                    broker.refuse(partition, skip, count, fault, persisted, lands);
-                }
-            }
+            94..97 if plan.has_faults => refuse_something(&broker, &mut random),
             97 if plan.has_faults => {
                 let partition = random.below(plan.partitions);
                 let fault = if random.below(4) == 0 { Fault::Frame(10) } else { Fault::Partition(29) };
                 broker.state().faults.entry(partition).or_default().push_back(fault);
             }
-            98..100 if plan.has_faults => {
-                let index = random.below(rig.brokers.len() as u32) as usize;
-                let broker = rig.brokers[index].clone();
-                if !is_lost[index] {
-                    broker.lose_handle();
-                    if random.below(2) == 0 {
-                        broker.purge(|_, held| random.below(held as u32 + 1) as usize);
-                    }
-                    is_lost[index] = true;
-                } else if broker.undelivered_reports() == 0 {
-                    broker.replace_handle(|_, held| random.below(held as u32 + 1) as usize);
-                    is_lost[index] = false;
-                }
-            }
+            98..100 if plan.has_faults => turn_a_handle(&rig, &mut is_lost, &mut random),
             _ => {}
         }
         rig.check();
@@ -201,6 +168,46 @@ fn play(seed: u64, plan: &Plan) -> Met {
         spilled: counts.spilled,
         drained: counts.drained,
         breakers_opened: rig.common.shard_pages.iter().map(|page| page.breakers_opened.get()).sum(),
+    }
+}
+
+/// What is in flight of one partition is refused: for itself or for the partition, certain or not.
+pub fn refuse_something(broker: &Broker, random: &mut Random) {
+    let partitions = broker.partitions();
+    if partitions.is_empty() {
+        return;
+    }
+    let partition = partitions[random.below(partitions.len() as u32) as usize];
+    let count = 1 + random.below(12) as usize;
+    let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
+    let (fault, persisted) = match random.below(9) {
+        0..3 => (Fault::Frame(10), Persisted::No),
+        3..6 => (Fault::Partition(44), Persisted::No),
+        // Refused on a later try, when the first one had timed out.
+        6 => (Fault::Frame(10), Persisted::Possibly),
+        _ => (Fault::Partition(20), Persisted::Possibly),
+    };
+    let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
+    if skip == 0 && random.below(4) == 0 {
+        broker.refuse_named(partition, count, random.below(count as u32) as usize, 10);
+    } else {
+        broker.refuse(partition, skip, count, fault, persisted, lands);
+    }
+}
+
+/// A broker's handle is lost, or replaced when it was lost and has told of everything.
+pub fn turn_a_handle(rig: &Rig, is_lost: &mut [bool], random: &mut Random) {
+    let index = random.below(rig.brokers.len() as u32) as usize;
+    let broker = rig.brokers[index].clone();
+    if !is_lost[index] {
+        broker.lose_handle();
+        if random.below(2) == 0 {
+            broker.purge(|_, held| random.below(held as u32 + 1) as usize);
+        }
+        is_lost[index] = true;
+    } else if broker.undelivered_reports() == 0 {
+        broker.replace_handle(|_, held| random.below(held as u32 + 1) as usize);
+        is_lost[index] = false;
     }
 }
 
