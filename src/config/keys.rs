@@ -348,7 +348,8 @@ pub(super) static KEYS: &[Key] = &[
         unset: "`\"spill\"` when `state.dir` is set, else `\"refuse\"`",
         "`spill`: triggers of a stalled partition go to the disk, in order, and from there to the topic when it is \
          back. `dead-letter`: they go to the dead-letter topic and give up their order. `refuse`: submit sheds them, \
-         and what was accepted waits in flight.",
+         and what was accepted waits in flight. With any of them, what the last run left on the disk of `state.dir` goes \
+         to the topic first, and new triggers of those partitions go to the disk behind it until it has.",
         fix: "leave it out, or write \"spill\" with a state.dir",
         rule: "blocked is not lost",
         |config| config.divert.policy.map_or(Value::Unset, |policy| word(policy.name()))),
