@@ -47,12 +47,15 @@ struct Options {
     pairs: usize,
     window: Duration,
     json: bool,
+    /// `linger.ms`; what the configuration has by itself where it is not given.
+    linger: Option<u64>,
     /// In this process, by the client library's mock: brokers that take hardly any of the cores.
     mock: bool,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { rate: 5_000, pairs: 8, window: Duration::from_secs(6), json: false, mock: false };
+    let mut options =
+        Options { rate: 5_000, pairs: 8, window: Duration::from_secs(6), json: false, linger: None, mock: false };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         if name == "--json" {
@@ -68,8 +71,9 @@ fn options() -> Result<Options, String> {
         match name.as_str() {
             "--rate" if number > 0 => options.rate = number,
             "--pairs" if number > 0 => options.pairs = number as usize,
+            "--linger" if number > 0 => options.linger = Some(number),
             "--window" if number >= 4 => options.window = Duration::from_secs(number),
-            "--rate" | "--pairs" | "--window" => return Err(format!("{name} = {value} is too small")),
+            "--rate" | "--pairs" | "--window" | "--linger" => return Err(format!("{name} = {value} is too small")),
             _ => return Err(format!("there is no {name}; see script/leader-move --help")),
         }
     }
@@ -284,6 +288,10 @@ fn measure(options: &Options) -> Result<ExitCode, String> {
     config.queue.ingresses = PARTITIONS as usize;
     config.queue.capacity = 50_000;
     config.settle.window = 1 << 19;
+    if let Some(linger) = options.linger {
+        config.kafka.properties.set("linger.ms", linger.to_string());
+        config.publish.timeout = Duration::from_millis(linger * 5);
+    }
     let (router, _) = Router::start(&config).map_err(|error| error.to_string())?;
     router.warnings().iter().for_each(|warning| eprintln!("leader-move: {warning}"));
     let windows = windows(options);

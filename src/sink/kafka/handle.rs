@@ -3,6 +3,7 @@
 use crate::sink::{Busy, Fault, Outcome, Outgoing, Persisted, Report};
 use crate::slab::{Arena, SlotId};
 use crate::topology::{CpuSet, affinity};
+use crate::units::PartitionId;
 use rdkafka_sys as sys;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -276,8 +277,15 @@ impl Handle {
         Err(busy_of(code))
     }
 
-    /// Takes the delivery reports that are there, batch by batch until there were `most`, and whatever news. Never waits.
-    pub fn poll(&mut self, most: usize, each: &mut dyn FnMut(Report), news: &mut VecDeque<News>) -> usize {
+    /// Takes the delivery reports that are there, batch by batch until there were `most`, and whatever news. After each
+    /// batch, `batches` is told its partition and how many it had. Never waits.
+    pub fn poll(
+        &mut self,
+        most: usize,
+        each: &mut dyn FnMut(Report),
+        batches: &mut dyn FnMut(PartitionId, usize),
+        news: &mut VecDeque<News>,
+    ) -> usize {
         let mut count = 0;
         while count < most {
             // SAFETY: the queue lives; a time-out of 0 does not wait.
@@ -285,7 +293,7 @@ impl Handle {
             let Some(event) = NonNull::new(event).map(Event) else { break };
             // SAFETY: the event is ours.
             match unsafe { sys::rd_kafka_event_type(event.0.as_ptr()) } {
-                sys::RD_KAFKA_EVENT_DR => count += self.take_batch(&event, each),
+                sys::RD_KAFKA_EVENT_DR => count += self.take_batch(&event, each, batches),
                 sys::RD_KAFKA_EVENT_ERROR => news.push_back(self.error_of(&event)),
                 // Copied only while someone reads them: the shard's thread allocates nothing once warm.
                 sys::RD_KAFKA_EVENT_STATS if self.reads_statistics => {
@@ -301,7 +309,12 @@ impl Handle {
 
     /// All messages of one event. Those of one partition shared a batch; one event may speak of several partitions when
     /// a queue is given up as a whole.
-    fn take_batch(&mut self, event: &Event, each: &mut dyn FnMut(Report)) -> usize {
+    fn take_batch(
+        &mut self,
+        event: &Event,
+        each: &mut dyn FnMut(Report),
+        batches: &mut dyn FnMut(PartitionId, usize),
+    ) -> usize {
         let mut messages = std::mem::take(&mut self.messages);
         // SAFETY: the event is ours and holds messages.
         let count = unsafe { sys::rd_kafka_event_message_count(event.0.as_ptr()) };
@@ -316,6 +329,7 @@ impl Handle {
             for (index, message) in batch.iter().enumerate() {
                 each(self.report_of(*message, shared_by, index == 0));
             }
+            batches(PartitionId(partition_of(batch[0]).cast_unsigned()), batch.len());
         }
         messages.clear();
         self.messages = messages;

@@ -282,6 +282,7 @@ impl LetterSink for KafkaLetters {
                     Fault::Purged => each(token, Posted::Retry { text: "taken back from a producer that failed" }),
                 }
             },
+            &mut |_, _| {},
             news,
         );
         self.read_news();

@@ -8,6 +8,7 @@ pub mod features;
 pub mod handle;
 pub mod headers;
 pub mod letters;
+mod pace;
 mod reader;
 pub mod tail;
 pub mod topic;
@@ -24,6 +25,7 @@ use crate::config::KafkaSettings;
 use crate::slab::Arena;
 use crate::units::Nanos;
 use handle::{Handle, News};
+use pace::Pace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -130,6 +132,7 @@ pub struct KafkaSink {
     arena: Arc<Arena>,
     handle: Handle,
     state: State,
+    pace: Pace,
     news: VecDeque<News>,
     /// Frames handed to the present handle and not reported.
     outstanding: usize,
@@ -168,6 +171,7 @@ impl KafkaSink {
     pub fn new(settings: HandleSettings, arena: Arc<Arena>) -> Result<KafkaSink, HandleError> {
         let handle = Handle::create(&settings, Arc::clone(&arena))?;
         Ok(KafkaSink {
+            pace: Pace::new(&settings.properties),
             settings,
             arena,
             handle,
@@ -283,6 +287,7 @@ impl KafkaSink {
             match maker.join() {
                 Ok(Ok(handle)) => {
                     self.handle = handle;
+                    self.pace.forget();
                     self.outstanding = 0;
                     self.state = State::Replaced;
                     return;
@@ -303,6 +308,9 @@ unsafe impl Sink for KafkaSink {
         if matches!(self.state, State::Replacing(_)) {
             return Err(Busy::NotReady);
         }
+        if !self.pace.may_take(outgoing.partition) {
+            return Err(Busy::QueueFull);
+        }
         if let Err(busy) = self.handle.produce(&outgoing) {
             if busy == Busy::NotReady {
                 // Only a fatal error answers so; its event may still be on the way.
@@ -310,12 +318,15 @@ unsafe impl Sink for KafkaSink {
             }
             return Err(busy);
         }
+        self.pace.took(outgoing.partition, outgoing.frame.len() + usize::from(outgoing.key.1));
         self.outstanding += 1;
         Ok(())
     }
 
     fn collect(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize {
-        let count = self.handle.poll(most, each, &mut self.news);
+        let pace = &mut self.pace;
+        let count =
+            self.handle.poll(most, each, &mut |partition, count| pace.reported(partition, count), &mut self.news);
         self.outstanding -= count;
         if !self.news.is_empty() {
             self.read_news();
@@ -325,6 +336,7 @@ unsafe impl Sink for KafkaSink {
     }
 
     fn condition(&mut self) -> Condition {
+        self.pace.look(self.clock.mono());
         if matches!(self.state, State::Replacing(_)) {
             self.try_replace();
         }

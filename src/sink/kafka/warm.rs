@@ -51,7 +51,7 @@ impl KafkaSink {
         let mut lacks = "everything: it has not reported yet".to_string();
         let mut last_error = None;
         loop {
-            self.handle.poll(1, &mut |_| unreachable!("nothing was produced yet"), &mut self.news);
+            self.handle.poll(1, &mut |_| unreachable!("nothing was produced yet"), &mut |_, _| {}, &mut self.news);
             while let Some(news) = self.news.pop_front() {
                 match news {
                     News::Statistics(json) => match missing(&json, &self.settings.topic, partitions) {
