@@ -119,6 +119,7 @@ impl Product {
             policy: fencepost::shard::Policy::Refuse,
             has_disk: false,
             has_letters: false,
+            hash_seed: None,
         };
         let make_sink = |_, _| Ok::<_, Infallible>(NullSink::new(0, SLOTS));
         let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), make_sink);

@@ -493,6 +493,7 @@ mod tests {
             policy: crate::shard::Policy::Refuse,
             has_disk: false,
             has_letters: false,
+            hash_seed: None,
         };
         let sink = |_, _| Ok::<_, std::convert::Infallible>(NullSink::new(0, 1_024));
         let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), sink);

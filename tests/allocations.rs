@@ -177,6 +177,7 @@ fn assemble<S: Sink>(config: &Config, partitions: u32, sink: impl Fn() -> S) -> 
         policy: fencepost::shard::Policy::Refuse,
         has_disk: false,
         has_letters: false,
+        hash_seed: None,
     };
     match Assembly::new::<Infallible>(&blueprint, SystemClock::new(), |_, _| Ok(sink())) {
         Ok(assembly) => assembly,

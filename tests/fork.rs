@@ -23,6 +23,7 @@ fn a_forked_child_is_told_so() {
         policy: fencepost::shard::Policy::Refuse,
         has_disk: false,
         has_letters: false,
+        hash_seed: None,
     };
     let assembly = match Assembly::new::<Infallible>(&blueprint, SystemClock::new(), |_, _| Ok(NullSink::new(0, 1_024)))
     {

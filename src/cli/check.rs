@@ -89,6 +89,7 @@ impl Check {
             policy: crate::shard::Policy::Refuse,
             has_disk: config.state.dir.is_some(),
             has_letters: config.state.dir.is_some() || config.dead_letter_topic().is_some(),
+            hash_seed: None,
         };
         let memory = blueprint.memory();
         let mut found = Findings::default();

@@ -47,6 +47,8 @@ pub struct Blueprint {
     pub has_disk: bool,
     /// Whether there is somewhere for dead letters.
     pub has_letters: bool,
+    /// What the hash of keys is seeded with. `None`: by luck, so that nobody outside can choose ids whose hashes collide.
+    pub hash_seed: Option<u64>,
 }
 
 /// The parts, made and connected.
@@ -176,8 +178,8 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
     ) -> Result<Assembly<S, C>, E> {
         let limits = &blueprint.limits;
         let shared = Arc::new(Shared::new(blueprint.partitions));
-        // Seeded per process: nobody outside can choose ids whose hashes collide.
-        let hasher = FixedState::with_seed(RandomState::new().hash_one("fencepost"));
+        let luck = || RandomState::new().hash_one("fencepost");
+        let hasher = FixedState::with_seed(blueprint.hash_seed.unwrap_or_else(luck));
         let wakers: Vec<Arc<Waker>> = (0..limits.shards).map(|_| Arc::new(Waker::default())).collect();
         let mut lanes: Vec<Lane> = (0..limits.ingresses).map(|_| Lane::empty(&wakers)).collect();
         let (mut shards, mut shard_pages, mut gauges) = (Vec::new(), Vec::new(), Vec::new());

@@ -104,6 +104,7 @@ impl Router<SystemClock> {
             },
             has_disk: opened.is_some(),
             has_letters: letters.is_some(),
+            hash_seed: None,
             limits: limits.clone(),
         };
         check_memory(&blueprint.memory())?;

@@ -197,12 +197,13 @@ impl<S: Sink> Core<S> {
             line.unsent = slot.0;
         }
         let is_full = line.held >= self.limits.inflight_partition || line.frame_bytes >= self.limits.line_bytes();
+        let is_probe = line.held == 1 && !line.breaker.is_closed();
         // Where something waits already, the line is on the list of those that send at the end of the turn.
         let is_sent = is_next && self.may_send(index, now.mono) && self.hand_over(index, now.mono);
         if !is_sent {
             self.keep_sending(index);
         }
-        if is_full {
+        if is_full || is_probe {
             self.judge_fill(index);
         }
         Take::Taken
@@ -421,7 +422,9 @@ impl<S: Sink> Core<S> {
             true => held > window / 8 * 7 || frame_bytes > bytes / 8 * 7,
             false => held >= window || frame_bytes >= bytes,
         };
-        let is_away = is_full || !line.breaker.is_closed();
+        // Where nothing is left to probe with, and nothing goes anywhere else, the next trigger is let in to be the probe.
+        let wants_probe = matches!(line.breaker.state(), State::HalfOpen(_)) && held == 0 && !self.can_divert();
+        let is_away = is_full || !(line.breaker.is_closed() || wants_probe);
         if is_away && !line.is_diverted && self.can_divert() {
             self.divert(index);
         }

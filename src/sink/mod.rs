@@ -9,6 +9,8 @@
 pub mod kafka;
 pub mod liveness;
 pub mod null;
+#[cfg(feature = "sim")]
+pub mod steered;
 
 use crate::slab::{Lent, SlotId};
 use crate::units::{PartitionId, UnixMs};

@@ -87,6 +87,19 @@ struct World {
     delay_each: Nanos,
     delay: Nanos,
     life: u64,
+    /// Operations until the process or the machine dies in one.
+    to_death: u64,
+}
+
+/// How an operation goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// As it should.
+    Done,
+    /// It fails, and may have been done in part.
+    Fails,
+    /// Whoever asked for it is dead: nothing happens.
+    Dead,
 }
 
 impl World {
@@ -103,15 +116,21 @@ impl World {
         (((self.bits() >> 32) * bound as u64) >> 32) as usize
     }
 
-    fn begin(&mut self, operation: Operation) -> bool {
+    fn begin(&mut self, operation: Operation) -> Fate {
+        match self.to_death {
+            0 => return Fate::Dead,
+            u64::MAX => {}
+            _ => self.to_death -= 1,
+        }
         *self.counts.entry(operation).or_default() += 1;
         self.delay = self.delay + self.delay_each;
         if let Some(left) = self.certain.get_mut(&operation).filter(|left| **left > 0) {
             *left -= 1;
-            return true;
+            return Fate::Fails;
         }
         let likelihood = self.likelihood.get(&operation).copied().unwrap_or(0);
-        likelihood > 0 && (self.bits() >> 48) < u64::from(likelihood)
+        let fails = likelihood > 0 && (self.bits() >> 48) < u64::from(likelihood);
+        if fails || self.to_death == 0 { Fate::Fails } else { Fate::Done }
     }
 
     fn used(&self) -> u64 {
@@ -174,6 +193,7 @@ impl FaultyDisk {
             delay_each: Nanos(0),
             delay: Nanos(0),
             life: 0,
+            to_death: u64::MAX,
         };
         FaultyDisk { world: Arc::new(Mutex::new(world)) }
     }
@@ -227,10 +247,29 @@ impl FaultyDisk {
         std::mem::take(&mut self.world().delay)
     }
 
+    /// Whoever uses the disk dies in the last of the next so many operations: that one fails, perhaps half done, and none
+    /// after it does anything. `u64::MAX`: nobody dies. [`FaultyDisk::crash`] or [`FaultyDisk::end_process`] comes next.
+    pub fn die_after(&self, operations: u64) {
+        self.world().to_death = operations;
+    }
+
+    /// Whether that has happened.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.world().to_death == 0
+    }
+
+    /// Whether it will.
+    #[must_use]
+    pub fn dies(&self) -> bool {
+        self.world().to_death != u64::MAX
+    }
+
     /// The machine dies and comes back: of what was not synced, luck decides.
     pub fn crash(&self) {
         let mut world = self.world();
         let world = &mut *world;
+        world.to_death = u64::MAX;
         for inode in 0..world.inodes.len() {
             let mut changes = std::mem::take(&mut world.inodes[inode].dropped);
             changes.append(&mut world.inodes[inode].waiting);
@@ -310,7 +349,9 @@ impl FaultyDisk {
 
     /// The process dies, the machine does not: what was written is there.
     pub fn end_process(&self) {
-        self.world().life += 1;
+        let mut world = self.world();
+        world.to_death = u64::MAX;
+        world.life += 1;
     }
 
     /// The names of all files, with their lengths.
@@ -372,7 +413,7 @@ impl Disk for FaultyDisk {
 
     fn create(&mut self, path: &Path, bytes: u64) -> io::Result<FaultyFile> {
         let mut world = self.world();
-        if world.begin(Operation::Create) {
+        if world.begin(Operation::Create) != Fate::Done {
             return Err(failure());
         }
         if world.names.contains_key(path) {
@@ -395,7 +436,7 @@ impl Disk for FaultyDisk {
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let mut world = self.world();
-        if world.begin(Operation::Rename) {
+        if world.begin(Operation::Rename) != Fate::Done {
             return Err(failure());
         }
         let inode = world.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
@@ -406,7 +447,7 @@ impl Disk for FaultyDisk {
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
         let mut world = self.world();
-        if world.begin(Operation::Remove) {
+        if world.begin(Operation::Remove) != Fate::Done {
             return Err(failure());
         }
         let inode = world.names.remove(path).ok_or(io::ErrorKind::NotFound)?;
@@ -416,7 +457,7 @@ impl Disk for FaultyDisk {
 
     fn sync_dir(&mut self, _: &Path) -> io::Result<()> {
         let mut world = self.world();
-        if world.begin(Operation::SyncDir) {
+        if world.begin(Operation::SyncDir) != Fate::Done {
             return Err(failure());
         }
         world.durable_names = world.names.clone();
@@ -451,10 +492,14 @@ impl DiskFile for FaultyFile {
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut world = self.world()?;
-        if world.begin(Operation::Write) {
-            let done = world.below(bytes.len() + 1);
-            world.change(self.inode, Change::Write(offset, bytes[..done].to_vec()));
-            return Err(failure());
+        match world.begin(Operation::Write) {
+            Fate::Done => {}
+            Fate::Dead => return Err(failure()),
+            Fate::Fails => {
+                let done = world.below(bytes.len() + 1);
+                world.change(self.inode, Change::Write(offset, bytes[..done].to_vec()));
+                return Err(failure());
+            }
         }
         let end = offset + bytes.len() as u64;
         world.fits(end.saturating_sub(world.inodes[self.inode].now.len() as u64))?;
@@ -464,10 +509,12 @@ impl DiskFile for FaultyFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut world = self.world()?;
-        let failed = world.begin(Operation::Sync);
+        let fate = world.begin(Operation::Sync);
         let inode = &mut world.inodes[self.inode];
-        if failed {
-            inode.dropped.append(&mut inode.waiting);
+        if fate != Fate::Done {
+            if fate == Fate::Fails {
+                inode.dropped.append(&mut inode.waiting);
+            }
             return Err(failure());
         }
         for change in inode.waiting.drain(..) {
@@ -478,7 +525,7 @@ impl DiskFile for FaultyFile {
 
     fn truncate(&mut self, bytes: u64) -> io::Result<()> {
         let mut world = self.world()?;
-        if world.begin(Operation::Truncate) {
+        if world.begin(Operation::Truncate) != Fate::Done {
             return Err(failure());
         }
         world.change(self.inode, Change::Cut(bytes));

@@ -62,6 +62,7 @@ impl Hand {
             policy: fencepost::shard::Policy::Refuse,
             has_disk: false,
             has_letters: false,
+            hash_seed: None,
             limits,
         };
         let handle_settings = HandleSettings {

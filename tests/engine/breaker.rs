@@ -106,3 +106,29 @@ fn l11_a_partition_that_refuses_is_probed_with_one_trigger_and_loses_nothing() {
     assert_eq!(rig.counts().delivered, 50, "it resumes without being asked");
     rig.finish();
 }
+
+/// A breaker is open, and what was in flight comes to its end elsewhere: nothing is left to probe with. The next trigger is
+/// let in to be the probe, and only that one.
+#[test]
+fn an_open_breaker_with_nothing_in_flight_lets_a_probe_in() {
+    let mut rig = Rig::new(&small_config(), 3);
+    let devices = devices(&rig);
+    submit_fresh(&mut rig, &devices[0]).unwrap();
+    rig.turn();
+    pass_ms(&mut rig, 1_100);
+    assert_eq!(submit_fresh(&mut rig, &devices[0]), Err(Refused::Shed(ShedWhy::PartitionBlocked)));
+    // Refused for itself: that says nothing of the partition.
+    assert_eq!(rig.broker().refuse(0, 0, 1, Fault::Frame(10), Persisted::No, false), 1);
+    pass_ms(&mut rig, 4_000);
+    assert_eq!(rig.take_failed(0).len(), 1);
+    assert_eq!(submit_fresh(&mut rig, &devices[0]), Err(Refused::Shed(ShedWhy::PartitionBlocked)), "the reset");
+    pass_ms(&mut rig, 1_100);
+    submit_fresh(&mut rig, &devices[0]).expect("the probe");
+    rig.turn();
+    assert_eq!(rig.broker().in_flight_of(0), 1);
+    assert_eq!(submit_fresh(&mut rig, &devices[0]), Err(Refused::Shed(ShedWhy::PartitionBlocked)), "one is enough");
+    rig.broker().ack(0, 1);
+    rig.turn();
+    submit_fresh(&mut rig, &devices[0]).expect("closed");
+    rig.finish();
+}

@@ -7,9 +7,9 @@
 
 use crate::support::model::Draft;
 use crate::support::rig::{Rig, small_config, spill_limits};
-use crate::support::sink::Broker;
 use fencepost::ingress::{Refused, ShedWhy};
 use fencepost::sim::random::Random;
+use fencepost::sink::steered::Broker;
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::{Priority, State};

@@ -2,13 +2,13 @@
 
 use crate::support::model::Draft;
 use crate::support::rig::{assemble, bare, small_config};
-use crate::support::sink::Broker;
 use fencepost::clock::{Clock, SystemClock};
 use fencepost::config::Config;
 use fencepost::engine::Router;
 use fencepost::ingress::{ClosedWhy, Ingress, Refused};
 use fencepost::shard::idle::Strategy;
 use fencepost::sim::random::Random;
+use fencepost::sink::steered::Broker;
 use fencepost::topology::{CpuSet, place};
 use fencepost::trigger::Trigger;
 use fencepost::verify::frame::Frame;

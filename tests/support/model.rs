@@ -1,8 +1,8 @@
 //! The model: every trigger that was accepted, what became of it as the broker and the caller see it, and the rules
 //! that a consumer of the topic relies on. It knows nothing of the engine's inside.
 
-use super::sink::Record;
 use fencepost::shard::shared::FailedReason;
+use fencepost::sink::steered::Record;
 use fencepost::trigger::{Priority, State, Trigger};
 use fencepost::units::Nanos;
 use fencepost::verify::frame::Frame;

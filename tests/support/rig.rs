@@ -1,54 +1,33 @@
 //! The rig: an assembly on steered sinks, turned by hand. After each turn it checks conservation, the shards' own sums
 //! and that no watermark passes what is unsettled.
 
-use super::clock::SteeredClock;
-use super::letters::SteeredLetters;
 use super::model::{self, Draft, Model, id_of};
-use super::sink::{Broker, SteeredSink};
 use fencepost::clock::Clock;
 use fencepost::config::{AgeLimit, Config};
-use fencepost::divert::{DivertLimits, Keeper, LetterRoom, Room, SpillRoom, ends};
-use fencepost::engine::assembly::Common;
-use fencepost::engine::warm_start::{AlreadyThere, WarmLimits, WarmStart};
-use fencepost::engine::{Assembly, Blueprint, Counts};
+use fencepost::engine::{Assembly, Blueprint};
 use fencepost::ingress::{Accepted, Ingress, Refused};
-use fencepost::letter::{Desk, DeskLimits};
-use fencepost::metrics::SpillPage;
 use fencepost::partition::partition_of;
 use fencepost::shard::shared::Failed;
-use fencepost::shard::{self, InTopic, Policy, Shard};
+use fencepost::shard::{Policy, Shard};
+use fencepost::sim::clock::SimClock;
+pub use fencepost::sim::host::{Death, LETTER_DIR, SPILL_DIR, small_spill as spill_limits};
+use fencepost::sim::host::{Host, assemble as assemble_as};
+use fencepost::sink::steered::{Broker, SteeredSink};
 use fencepost::spill::faulty::FaultyDisk;
-use fencepost::spill::{Budget, Spill, SpillLimits};
-use fencepost::state::{OffsetTrail, PartitionOffsets};
+use fencepost::spill::{Spill, SpillLimits};
 use fencepost::trigger::Trigger;
-use fencepost::units::{Nanos, PartitionId, ShardId};
+use fencepost::units::Nanos;
 use fencepost::verify::frame::Frame;
-use fencepost::wire;
 use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::path::Path;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 
 pub struct Rig {
-    blueprint: Blueprint,
-    limits: Option<SpillLimits>,
-    /// What the file of offsets would say.
-    trail: OffsetTrail,
-    dedup_ttl: Nanos,
+    /// The router, turned by hand.
+    pub host: Host,
     pub deaths: u64,
-    pub clock: SteeredClock,
-    /// One per shard.
-    pub brokers: Vec<Broker>,
-    pub shards: Vec<Shard<SteeredSink, SteeredClock>>,
-    pub common: Common<SteeredClock>,
     pub callers: Vec<Caller>,
     pub model: Model,
     pub partitions: u32,
-    /// The disk thread's half, turned with the shards.
-    pub keeper: Option<Keeper<FaultyDisk, SteeredLetters>>,
-    pub disk: FaultyDisk,
-    /// The topic of dead letters.
-    pub letters: SteeredLetters,
     letters_read: usize,
     read: Vec<usize>,
     doubted: Vec<usize>,
@@ -56,23 +35,28 @@ pub struct Rig {
     pub took_failed: Vec<(usize, Failed)>,
 }
 
+impl Deref for Rig {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
 /// One thread's end, as the test plays it.
 pub struct Caller {
-    pub ingress: Ingress<SteeredClock>,
+    pub ingress: Ingress<SimClock>,
     /// By seq − 1: the number in the model.
     pub ids: Vec<u64>,
     /// What was not settled when the router died, and is to be sent again before anything else.
     pub backlog: VecDeque<u64>,
     checked: u64,
-}
-
-/// How a router ends without a goodbye.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// It is killed; what it wrote is in the page cache.
-    Process,
-    /// The machine stops; of what was not synced, luck decides.
-    Machine,
 }
 
 /// Small limits, events of any age.
@@ -99,104 +83,13 @@ pub fn blueprint(config: &Config, partitions: u32) -> Blueprint {
         policy: Policy::Refuse,
         has_disk: false,
         has_letters: false,
+        hash_seed: None,
     }
 }
 
 /// An assembly and the brokers behind it.
 pub fn assemble<C: Clock>(config: &Config, partitions: u32, clock: &C) -> (Assembly<SteeredSink, C>, Vec<Broker>) {
     assemble_as(&blueprint(config, partitions), clock)
-}
-
-fn assemble_as<C: Clock>(blueprint: &Blueprint, clock: &C) -> (Assembly<SteeredSink, C>, Vec<Broker>) {
-    let mut brokers = Vec::new();
-    let made = Assembly::new::<Infallible>(blueprint, clock.clone(), |_, arena| {
-        let broker = Broker::new(arena);
-        brokers.push(broker.clone());
-        Ok(broker.sink())
-    });
-    match made {
-        Ok(assembly) => (assembly, brokers),
-        Err(never) => match never {},
-    }
-}
-
-/// Hands over every frame that a spill holds.
-fn each_frame(spill: &mut Spill<FaultyDisk>, partitions: u32, each: &mut dyn FnMut(&[u8])) {
-    for partition in (0..partitions).map(PartitionId) {
-        let mut from = 1;
-        loop {
-            let budget = Budget { scanned: u64::MAX, ..Budget::default() };
-            let done = spill.read(partition, from, budget, |stored| each(stored.record.frame));
-            from = done.next;
-            if !done.more {
-                break;
-            }
-        }
-    }
-}
-
-/// Opens the spill and gives each shard its way to it.
-fn attach<C: Clock>(
-    assembly: &mut Assembly<SteeredSink, C>,
-    blueprint: &Blueprint,
-    limits: SpillLimits,
-    disk: FaultyDisk,
-    letters: SteeredLetters,
-) -> Keeper<FaultyDisk, SteeredLetters> {
-    let (spill, _) = Spill::open(disk.clone(), Path::new(SPILL_DIR), limits.clone()).expect("the spill opens");
-    let room = Arc::new(Room::new(blueprint.partitions));
-    let pipes = DivertLimits::new(blueprint.limits.slots_per_shard);
-    let (mut shard_ends, mut keeper_ends) = (Vec::new(), Vec::new());
-    for _ in 0..blueprint.limits.shards {
-        let (shard_end, keeper_end) = ends(&pipes);
-        shard_ends.push(shard_end);
-        keeper_ends.push(keeper_end);
-    }
-    let page = Arc::new(SpillPage::default());
-    let interval = Nanos::from_millis(5);
-    let spilling = SpillRoom::new(spill, limits, interval, Arc::clone(&room), page);
-    let letter_limits = SpillLimits { reserve_bytes: 0, limit_bytes: 8 << 20, ..spill_limits(blueprint.partitions) };
-    let (letter_spill, recovery) = Spill::open(disk, Path::new(LETTER_DIR), letter_limits).expect("the letters open");
-    let mut desk_limits = DeskLimits::new(blueprint.partitions);
-    (desk_limits.memory_bytes, desk_limits.letter_bytes) = (1 << 20, 16 << 10);
-    let desk = Desk::new(letters, Some((letter_spill, &recovery)), desk_limits);
-    let room_of_letters = LetterRoom::new(desk, "triggers".to_owned(), blueprint.router_id.clone());
-    let mut keeper = Keeper::new(keeper_ends, Some(spilling), Some(room_of_letters));
-    keeper.set_callers(std::mem::take(&mut assembly.callers));
-    for (id, (shard, end)) in assembly.shards.iter_mut().zip(shard_ends).enumerate() {
-        let owned = blueprint.partitions_of(ShardId(id as u16));
-        let found = owned.into_iter().map(|partition| keeper.found(partition)).collect();
-        shard.set_disk(shard::Disk { end, room: Some(Arc::clone(&room)), found });
-    }
-    keeper
-}
-
-/// The frames that a start found in the topic.
-struct Known(AlreadyThere);
-
-impl InTopic for Known {
-    fn holds(&self, partition: PartitionId, frame: &wire::Frame<'_>) -> bool {
-        self.0.contains(frame.router_id, frame.incarnation, partition, frame.partition_seq)
-    }
-}
-
-/// Where the rig's spill lies on its disk.
-pub const SPILL_DIR: &str = "/spill";
-/// Where its dead letters do.
-pub const LETTER_DIR: &str = "/dead-letters";
-
-/// A small spill.
-pub fn spill_limits(partitions: u32) -> SpillLimits {
-    SpillLimits {
-        limit_bytes: 16 << 20,
-        reserve_bytes: 2 << 20,
-        partition_bytes: 8 << 20,
-        segment_bytes: 1 << 20,
-        batch_bytes: 256 << 10,
-        record_bytes: 2_048,
-        marks: 4_096,
-        ..SpillLimits::new(partitions)
-    }
 }
 
 impl Rig {
@@ -216,38 +109,23 @@ impl Rig {
     }
 
     fn with(config: &Config, partitions: u32, disk: Option<(Policy, SpillLimits, FaultyDisk)>) -> Rig {
-        let clock = SteeredClock::new();
         let mut blueprint = blueprint(config, partitions);
         if let Some((policy, ..)) = &disk {
-            (blueprint.policy, blueprint.has_disk, blueprint.has_letters) = (*policy, true, true);
+            blueprint.policy = *policy;
         }
-        let limits = disk.as_ref().map(|(_, limits, _)| limits.clone());
-        let (mut assembly, brokers) = assemble_as(&blueprint, &clock);
-        let letters = SteeredLetters::default();
-        let (keeper, disk) = match disk {
+        let (limits, disk) = match disk {
             None => (None, FaultyDisk::new(0)),
-            Some((_, limits, disk)) => {
-                (Some(attach(&mut assembly, &blueprint, limits, disk.clone(), letters.clone())), disk)
-            }
+            Some((_, limits, disk)) => (Some(limits), disk),
         };
-        let dedup_ttl = blueprint.limits.dedup_ttl;
+        let host = Host::new(blueprint, limits, SimClock::new(), disk);
+        let shards = host.brokers.len();
         let mut rig = Rig {
-            trail: OffsetTrail::new(partitions, dedup_ttl),
-            dedup_ttl,
+            host,
             deaths: 0,
-            blueprint,
-            limits,
-            clock,
-            keeper,
-            disk,
-            letters,
             letters_read: 0,
-            read: vec![0; brokers.len()],
-            doubted: vec![0; brokers.len()],
-            refused: vec![0; brokers.len()],
-            brokers,
-            shards: assembly.shards,
-            common: assembly.common,
+            read: vec![0; shards],
+            doubted: vec![0; shards],
+            refused: vec![0; shards],
             callers: Vec::new(),
             model: Model::default(),
             partitions,
@@ -265,12 +143,12 @@ impl Rig {
 
     /// The policy from the next start on.
     pub fn set_policy(&mut self, policy: Policy) {
-        self.blueprint.policy = policy;
+        self.host.blueprint.policy = policy;
     }
 
     /// The spill.
     pub fn spill(&mut self) -> &mut Spill<FaultyDisk> {
-        let keeper = self.keeper.as_mut().expect("there is a disk");
+        let keeper = self.host.keeper.as_mut().expect("there is a disk");
         keeper.spilling().expect("there is a spill").spill_mut()
     }
 
@@ -291,24 +169,24 @@ impl Rig {
     /// Time passes, in turns 5 ms apart.
     pub fn pass_ms(&mut self, ms: u64) {
         for _ in 0..ms / 5 {
-            self.clock.advance_ms(5);
+            self.host.clock.advance_ms(5);
             self.turn();
         }
     }
 
     pub fn add_caller(&mut self) -> usize {
-        let ingress = self.common.ingress().expect("the configuration has room for another ingress");
+        let ingress = self.host.common.ingress().expect("the configuration has room for another ingress");
         self.callers.push(Caller { ingress, ids: Vec::new(), backlog: VecDeque::new(), checked: 0 });
         self.callers.len() - 1
     }
 
     pub fn broker(&self) -> &Broker {
-        &self.brokers[0]
+        &self.host.brokers[0]
     }
 
     /// A draft of the present second.
     pub fn draft(&self, device: &str, fence: &str) -> Draft {
-        Draft::new(device, fence, self.clock.wall_ms())
+        Draft::new(device, fence, self.host.clock.wall_ms())
     }
 
     pub fn submit(&mut self, caller: usize, draft: &Draft) -> Result<Accepted, Refused> {
@@ -347,96 +225,21 @@ impl Rig {
             let unsettled = caller.ids[settled..].iter().copied().filter(|id| self.model.failed(*id).is_none());
             backlogs.push(unsettled.chain(caller.backlog).collect::<VecDeque<u64>>());
         }
-        self.letters.forget(|posted| land(0, posted));
-        self.keeper = None;
-        match death {
-            Death::Process => self.disk.end_process(),
-            Death::Machine => self.disk.crash(),
-        }
+        self.host.kill(death, &mut land);
         self.deaths += 1;
-        self.blueprint.incarnation += 1;
-        let old = std::mem::take(&mut self.brokers);
-        let mut old_brokers = old.iter();
-        let made = Assembly::new::<Infallible>(&self.blueprint, self.clock.clone(), |_, arena| {
-            let broker = old_brokers.next().expect("there are as many shards").reborn(arena, &mut land);
-            self.brokers.push(broker.clone());
-            Ok(broker.sink())
-        });
-        let mut assembly = match made {
-            Ok(assembly) => assembly,
-            Err(never) => match never {},
-        };
         self.read_logs();
         self.model.die();
-        self.clock.advance(away);
-        self.model.now = self.clock.mono();
-        if let Some(limits) = self.limits.clone() {
-            self.disk.heal();
-            let letters = self.letters.clone();
-            self.keeper = Some(attach(&mut assembly, &self.blueprint, limits, self.disk.clone(), letters));
-        }
-        (self.shards, self.common) = (assembly.shards, assembly.common);
+        self.host.clock.advance(away);
+        self.model.now = self.host.clock.mono();
+        self.host.disk.heal();
+        self.host.begin(false).expect("a sound disk opens");
         self.look_at_disk();
         self.model.check_kept();
-        self.warm_up();
         for backlog in backlogs {
             let caller = self.add_caller();
             self.callers[caller].backlog = backlog;
         }
         self.check();
-    }
-
-    /// As a start does it: the topic from the offsets on that the last run left, and the highest stamp on disk.
-    fn warm_up(&mut self) {
-        let limits = &self.blueprint.limits;
-        let mut start = WarmStart::new(WarmLimits {
-            shards: limits.shards,
-            partitions: self.partitions,
-            keys_per_shard: limits.dedup_capacity_per_shard,
-            key_bytes_per_shard: limits.dedup_arena_bytes_per_shard,
-            ranges: 1_024,
-        });
-        let now = self.clock.mono();
-        let mut trail = OffsetTrail::new(self.partitions, self.dedup_ttl);
-        for partition in (0..self.partitions).map(PartitionId) {
-            let broker = &self.brokers[partition.0 as usize % self.brokers.len()];
-            let from = self.trail.offsets(now, partition).from().unwrap_or(0);
-            let values = broker.log_from(partition.0, from as usize);
-            values.iter().for_each(|value| start.record(partition, value));
-            let acked = from + values.len() as i64 - 1;
-            trail.begin(partition, PartitionOffsets { acked, from });
-        }
-        self.trail = trail;
-        let mut warm = start.finish();
-        assert_eq!((warm.already.left_out(), warm.keys_dropped), (0, 0), "the whole tail fits");
-        let mut highest = warm.highest;
-        self.each_frame_on_disk(|frame| {
-            if let Ok(decoded) = wire::decode(frame) {
-                highest = highest.max(decoded.frame.hlc);
-            }
-        });
-        let already: Arc<dyn InTopic> = Arc::new(Known(warm.already));
-        for (shard, mut keys) in self.shards.iter_mut().zip(std::mem::take(&mut warm.shards)) {
-            shard.warm_up(shard::Warm {
-                keys: Box::new(move |each| keys.drain(&mut |key, _| each(key))),
-                already: Some(Arc::clone(&already)),
-                highest,
-            });
-        }
-    }
-
-    /// Dead letters that are durable on disk.
-    pub fn letters_on_disk(&mut self) -> u64 {
-        let letters = self.keeper.as_mut().and_then(|keeper| keeper.letters());
-        letters.map_or(0, |letters| letters.desk().counts().on_disk)
-    }
-
-    /// Hands over every frame on disk, of triggers and of dead letters.
-    pub fn each_frame_on_disk(&mut self, mut each: impl FnMut(&[u8])) {
-        let Some(keeper) = &mut self.keeper else { return };
-        each_frame(keeper.spilling().expect("there is a spill").spill_mut(), self.partitions, &mut each);
-        let letters = keeper.letters().expect("there are dead letters").desk();
-        each_frame(letters.spill_mut().expect("there is a spill of dead letters"), self.partitions, &mut each);
     }
 
     /// A submit that must be taken. Returns its number in the model.
@@ -454,18 +257,7 @@ impl Rig {
     }
 
     pub fn turn_unchecked(&mut self) {
-        for shard in &mut self.shards {
-            shard.turn();
-        }
-        let now = self.clock.mono();
-        if let Some(keeper) = &mut self.keeper {
-            keeper.turn(now);
-        }
-        for partition in (0..self.partitions).map(PartitionId) {
-            if let Some(acked) = self.common.shared().acked(partition) {
-                self.trail.note(now, partition, acked);
-            }
-        }
+        self.host.turn();
     }
 
     /// The keys of what lies on disk are as good as in the log.
@@ -483,12 +275,12 @@ impl Rig {
 
     /// What must hold between two turns.
     pub fn check(&mut self) {
-        self.shards.iter().for_each(Shard::check);
+        self.host.shards.iter().for_each(Shard::check);
         let counts = self.counts();
         assert!(counts.add_up(), "{counts}");
         self.read_logs();
-        let model = &self.model;
-        let passes_unknown = self.callers.iter_mut().any(|caller| {
+        let Rig { model, callers, .. } = self;
+        let passes_unknown = callers.iter_mut().any(|caller| {
             let settled = caller.ingress.settled().0;
             (caller.checked + 1..=settled).any(|seq| !model.is_settled(caller.ids[seq as usize - 1]))
         });
@@ -513,8 +305,8 @@ impl Rig {
 
     /// Shows the model what is new in the logs.
     pub fn read_logs(&mut self) {
-        self.model.now = self.clock.mono();
-        for (index, broker) in self.brokers.iter().enumerate() {
+        self.model.now = self.host.clock.mono();
+        for (index, broker) in self.host.brokers.iter().enumerate() {
             let state = broker.state();
             for value in &state.uncertain[self.doubted[index]..] {
                 self.model.doubt(id_of(value));
@@ -530,7 +322,7 @@ impl Rig {
             }
             self.read[index] = state.log.len();
         }
-        let letters = self.letters.state();
+        let letters = self.host.letters.state();
         for (value, _) in &letters.log[self.letters_read..] {
             // A test may have put something on the disk that is no frame.
             if Frame::read(value).is_ok() {
@@ -538,10 +330,6 @@ impl Rig {
             }
         }
         self.letters_read = letters.log.len();
-    }
-
-    pub fn counts(&self) -> Counts {
-        self.common.counts()
     }
 
     pub fn settled(&mut self, caller: usize) -> u64 {
@@ -566,7 +354,7 @@ impl Rig {
 
     /// Lets everything land, in steps of a millisecond, until nothing is left. Panics if that does not come about.
     pub fn settle(&mut self) {
-        for broker in &self.brokers {
+        for broker in &self.host.brokers {
             let mut state = broker.state();
             (state.is_away, state.queue_max, state.report_max) = (false, usize::MAX, usize::MAX);
             state.stalled.clear();
@@ -580,19 +368,19 @@ impl Rig {
                 is_sent &= self.send_again(caller);
             }
             let is_done = is_sent
-                && self.brokers.iter().all(|broker| broker.in_flight() + broker.undelivered_reports() == 0)
-                && self.shards.iter().all(Shard::is_settled)
+                && self.host.brokers.iter().all(|broker| broker.in_flight() + broker.undelivered_reports() == 0)
+                && self.host.shards.iter().all(Shard::is_settled)
                 && self.counts().in_flight + self.counts().in_spill == 0;
             if is_done {
                 self.turn();
                 return;
             }
-            self.brokers.iter().for_each(|broker| {
+            self.host.brokers.iter().for_each(|broker| {
                 broker.ack_all();
             });
-            self.clock.advance_ms(1);
+            self.host.clock.advance_ms(1);
         }
-        let shards: String = self.shards.iter().map(Shard::describe).collect();
+        let shards: String = self.host.shards.iter().map(Shard::describe).collect();
         panic!("stuck: {}\n{shards}", self.counts());
     }
 
@@ -617,7 +405,7 @@ impl Rig {
             assert_eq!(caller.ingress.accepted(), caller.ids.len() as u64);
             assert!(caller.ingress.take_failed().is_none());
         }
-        for broker in &self.brokers {
+        for broker in &self.host.brokers {
             broker.check_abandoned();
         }
     }
@@ -629,7 +417,7 @@ impl Rig {
 
     /// The numbers of the triggers in the log of a partition, in order, with repeats.
     pub fn log_ids_of(&self, partition: u32) -> Vec<u64> {
-        let broker = &self.brokers[partition as usize % self.brokers.len()];
+        let broker = &self.host.brokers[partition as usize % self.host.brokers.len()];
         broker.log_from(partition, 0).iter().map(|value| id_of(value)).collect()
     }
 

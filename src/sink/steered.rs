@@ -1,13 +1,13 @@
-//! The steered sink: a log per partition, and frames that stay in flight until the test says what becomes of them.
+//! The steered sink: a log per partition, and frames that stay in flight until somebody says what becomes of them.
 //!
-//! It keeps the contract of `fencepost::sink`: within a partition frames land in the order they were handed over, each
+//! It keeps the contract of [`super`]: within a partition frames land in the order they were handed over, each
 //! is reported once, and what an abandoned handle held is never reported. Across partitions reports come in the order
 //! in which the test gave them. The bytes of each frame are read twice, when it is handed over and when it lands, and
 //! must be the same: nobody writes to a lent frame.
 
-use fencepost::sink::{Busy, Condition, Fault, Outcome, Outgoing, Persisted, Report, Sink};
-use fencepost::slab::{Arena, SlotId};
-use fencepost::units::PartitionId;
+use super::{Busy, Condition, Fault, Outcome, Outgoing, Persisted, Report, Sink};
+use crate::slab::{Arena, SlotId};
+use crate::units::PartitionId;
 use std::collections::{HashMap, VecDeque};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,9 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A record as a consumer sees it.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// Where it is.
     pub partition: u32,
+    /// The device's bytes.
     pub key: Box<[u8]>,
+    /// The frame.
     pub value: Box<[u8]>,
+    /// The timestamp that was asked for.
     pub record_time_ms: Option<i64>,
     /// Whether the router is told that it landed.
     pub is_acked: bool,
@@ -46,10 +50,10 @@ impl Held {
     }
 }
 
-/// What the test and the sink see together.
+/// What the sink and whoever steers it see together.
 pub struct State {
     /// Keeps the frames' memory.
-    arena: Arc<Arena>,
+    _arena: Arc<Arena>,
     held: HashMap<u32, VecDeque<Held>>,
     /// By batch.
     reports: VecDeque<Vec<Report>>,
@@ -67,6 +71,7 @@ pub struct State {
     pub is_away: bool,
     /// Reports everything as landed as soon as it is asked, but for what is in `stalled`.
     pub acks_by_itself: bool,
+    /// Partitions that do not land by themselves.
     pub stalled: Vec<u32>,
     /// Whether landed records are kept.
     pub keeps_log: bool,
@@ -76,13 +81,15 @@ pub struct State {
     pub report_max: usize,
     /// Panics when it is asked for reports.
     pub panics: bool,
+    /// Frames that were taken.
     pub produced: u64,
+    /// Records that were appended.
     pub landed: u64,
     /// Values of frames that came back refused.
     pub refused: Vec<Box<[u8]>>,
 }
 
-/// The test's hand on one shard's sink.
+/// The hand on one shard's sink.
 #[derive(Clone)]
 pub struct Broker(Arc<Mutex<State>>);
 
@@ -90,9 +97,11 @@ pub struct Broker(Arc<Mutex<State>>);
 pub struct SteeredSink(Broker);
 
 impl Broker {
+    /// An empty topic behind a shard whose frames lie in `arena`.
+    #[must_use]
     pub fn new(arena: Arc<Arena>) -> Broker {
         Broker(Arc::new(Mutex::new(State {
-            arena,
+            _arena: arena,
             held: HashMap::new(),
             reports: VecDeque::new(),
             log: Vec::new(),
@@ -148,10 +157,14 @@ impl Broker {
         of_partition.skip(offset).map(|record| record.value.clone()).collect()
     }
 
+    /// The shard's side of it.
+    #[must_use]
     pub fn sink(&self) -> SteeredSink {
         SteeredSink(self.clone())
     }
 
+    /// To look and to steer.
+    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, State> {
         // A sink that was made to panic leaves a poisoned lock behind.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -283,10 +296,14 @@ impl Broker {
         count
     }
 
+    /// Frames that were taken and not decided.
+    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.state().in_flight()
     }
 
+    /// Those of one partition.
+    #[must_use]
     pub fn in_flight_of(&self, partition: u32) -> usize {
         self.state().held.get(&partition).map_or(0, VecDeque::len)
     }
@@ -296,6 +313,8 @@ impl Broker {
         self.state().partitions()
     }
 
+    /// Frames that were decided, while the shard has not asked yet.
+    #[must_use]
     pub fn undelivered_reports(&self) -> usize {
         self.state().reports.iter().map(Vec::len).sum()
     }

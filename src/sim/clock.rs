@@ -1,7 +1,7 @@
 //! A clock that stands still until it is told otherwise. Both of its hands move together, unless the wall steps alone.
 
-use fencepost::clock::Clock;
-use fencepost::units::{Nanos, Now, UnixMicros};
+use crate::clock::Clock;
+use crate::units::{Nanos, Now, UnixMicros};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -10,17 +10,19 @@ pub const BEGIN_US: i64 = 1_772_000_000_000_000;
 
 /// All clones show the same time. `Relaxed` throughout: the hands are numbers for themselves, no memory hangs on them.
 #[derive(Clone)]
-pub struct SteeredClock(Arc<Hands>);
+pub struct SimClock(Arc<Hands>);
 
 struct Hands {
     mono: AtomicU64,
     wall: AtomicI64,
 }
 
-impl SteeredClock {
-    pub fn new() -> SteeredClock {
+impl SimClock {
+    /// It shows [`BEGIN_US`].
+    #[must_use]
+    pub fn new() -> SimClock {
         // Not zero: an instant that was never set shall not look like "now".
-        SteeredClock(Arc::new(Hands { mono: AtomicU64::new(1_000_000_000), wall: AtomicI64::new(BEGIN_US) }))
+        SimClock(Arc::new(Hands { mono: AtomicU64::new(1_000_000_000), wall: AtomicI64::new(BEGIN_US) }))
     }
 
     /// Time passes.
@@ -29,6 +31,7 @@ impl SteeredClock {
         self.0.wall.fetch_add((span.0 / 1_000) as i64, Ordering::Relaxed);
     }
 
+    /// Milliseconds pass.
     pub fn advance_ms(&self, ms: u64) {
         self.advance(Nanos::from_millis(ms));
     }
@@ -38,12 +41,20 @@ impl SteeredClock {
         self.0.wall.fetch_add(us, Ordering::Relaxed);
     }
 
+    /// The wall's hand, in Unix milliseconds.
+    #[must_use]
     pub fn wall_ms(&self) -> i64 {
         self.now().wall.as_ms().0
     }
 }
 
-impl Clock for SteeredClock {
+impl Default for SimClock {
+    fn default() -> SimClock {
+        SimClock::new()
+    }
+}
+
+impl Clock for SimClock {
     fn now(&self) -> Now {
         Now { mono: self.mono(), wall: UnixMicros(self.0.wall.load(Ordering::Relaxed)) }
     }

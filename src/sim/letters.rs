@@ -1,10 +1,10 @@
-//! A topic of dead letters that a test steers.
+//! A topic of dead letters that somebody steers.
 
-use fencepost::letter::{Letter, LetterSink, PostBusy, Posted};
+use crate::letter::{Letter, LetterSink, PostBusy, Posted};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What the test and the sink see together.
+/// What the sink and whoever steers it see together.
 #[derive(Default)]
 pub struct State {
     /// Posted and not reported.
@@ -17,11 +17,13 @@ pub struct State {
     pub refuses: bool,
 }
 
-/// The sink, and the test's hand on it.
+/// The sink, and the hand on it.
 #[derive(Clone, Default)]
-pub struct SteeredLetters(Arc<Mutex<State>>);
+pub struct SimLetters(Arc<Mutex<State>>);
 
-impl SteeredLetters {
+impl SimLetters {
+    /// To look and to steer.
+    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -35,7 +37,7 @@ impl SteeredLetters {
     }
 }
 
-impl LetterSink for SteeredLetters {
+impl LetterSink for SimLetters {
     fn post(&mut self, token: u64, letter: &Letter<'_>) -> Result<(), PostBusy> {
         let mut state = self.state();
         if state.held.len() >= 1_000 {
