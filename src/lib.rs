@@ -2,7 +2,8 @@
 //! device, deduplicated, with pressure turned into an answer the caller gets at once, and nothing lost in silence.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-// -- ground: what numbers mean, and time as an argument
+// -- ground: what numbers mean, time as an argument, and the defects that only a build for their finders carries
+pub mod canary;
 pub mod clock;
 pub mod units;
 // -- data

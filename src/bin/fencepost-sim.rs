@@ -1,9 +1,10 @@
 //! `fencepost-sim`: plays simulated runs of the router from their seeds, many faults at a time, and says whether every
 //! promise held. docs/hacking.md, "The simulator".
 
+use fencepost::canary::{CANARIES, Canary};
 use fencepost::sim::plan::Plan;
-use fencepost::sim::run::{self, Verdict};
-use fencepost::sim::world::Met;
+use fencepost::sim::run;
+use fencepost::sim::verdict::{Met, Verdict};
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -17,13 +18,14 @@ dead letters are the product's own; the clock, the brokers, the disk and the cal
 themselves as a seed says. After each step every promise is checked from outside; then all faults end, and everything
 must settle.
 
-Usage: fencepost-sim [--seed N | --seeds A..B | --seconds S [--seeds A..]] [--steps N] [--jobs N] [--tell] [--quiet]
+Usage: fencepost-sim [--seed N | --seeds A..B | --seconds S [--seeds A..]] [--steps N] [--jobs N] [--canary NAME] [--tell] [--quiet]
 
   --seed N       Plays one seed and prints its options.
   --seeds A..B   Plays the seeds from A up to, not including, B; 0..1000 without it.
   --seconds S    Plays seeds until so many seconds are over: from A of --seeds A.. on, or from one that the clock gives.
   --steps N      Steps of each run; 2000 without it.
   --jobs N       Threads; as many as there are CPUs without it.
+  --canary NAME  Plants a defect first, in a build with the feature `canary`: a wrong name lists them.
   --tell         Prints each step and each event of the shortest history that fails.
   --quiet        Prints no progress.
 
@@ -45,12 +47,21 @@ struct Options {
     jobs: usize,
     is_quiet: bool,
     is_told: bool,
+    canary: Option<Canary>,
 }
 
 fn options() -> Result<Option<Options>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options =
-        Options { seeds: 0..1_000, is_one: false, limit: None, steps: 2_000, jobs, is_quiet: false, is_told: false };
+    let mut options = Options {
+        seeds: 0..1_000,
+        is_one: false,
+        limit: None,
+        steps: 2_000,
+        jobs,
+        is_quiet: false,
+        is_told: false,
+        canary: None,
+    };
     let mut has_seeds = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -88,6 +99,14 @@ fn options() -> Result<Option<Options>, String> {
             }
             "--seconds" => options.limit = Some(Duration::from_secs(number()?)),
             "--steps" => options.steps = u32::try_from(number()?).map_err(|_| "--steps is too large".to_owned())?,
+            "--canary" => {
+                let known = CANARIES.iter().find(|(_, name)| *name == value);
+                let (canary, _) = known.ok_or_else(|| {
+                    let names: Vec<&str> = CANARIES.iter().map(|(_, name)| *name).collect();
+                    format!("--canary = {value:?}; there are {}", names.join(", "))
+                })?;
+                options.canary = Some(*canary);
+            }
             "--jobs" if value != "0" => options.jobs = number()? as usize,
             "--jobs" => return Err("--jobs = 0: at least one thread plays".to_owned()),
             _ => return Err(format!("{name} is no option; --help lists them")),
@@ -164,6 +183,12 @@ fn main() -> ExitCode {
         }
     };
     run::hear_panics();
+    if let Some(canary) = options.canary
+        && !plant(canary)
+    {
+        eprintln!("fencepost-sim: this build carries no canaries; build it with --features canary");
+        return ExitCode::from(2);
+    }
     if options.is_one {
         let plan = Plan::draw(options.seeds.start, options.steps);
         println!("seed {}\n{plan}\n", plan.seed);
@@ -224,11 +249,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// Switches a planted defect on. False: there are none in this build.
+fn plant(canary: Canary) -> bool {
+    #[cfg(feature = "canary")]
+    fencepost::canary::plant(Some(canary));
+    let _ = canary;
+    cfg!(feature = "canary")
+}
+
 /// The seed, the options, what does not hold, and the shortest history.
 fn report(plan: &Plan, verdict: Verdict, steps: u32, is_told: bool) {
     let violation = verdict.violation.expect("it failed");
     println!("seed {}\n{plan}\n\n{violation}\n", plan.seed);
-    let shrunk = run::shrink(plan, violation, SHRINK_LIMIT);
+    let began = Instant::now();
+    let shrunk = run::shrink(plan, violation, || began.elapsed() >= SHRINK_LIMIT);
     println!(
         "the shortest history that fails so, {} of {steps} steps, after {} runs:",
         shrunk.steps.len(),
@@ -240,6 +274,6 @@ fn report(plan: &Plan, verdict: Verdict, steps: u32, is_told: bool) {
     println!("\n{}\n\nreplay: fencepost-sim --seed {} --steps {steps}", shrunk.violation, plan.seed);
     if is_told {
         println!("\nits steps and events, with the time in ms:");
-        let _ = run::tell(plan, &shrunk.steps);
+        run::tell(plan, &shrunk.steps).iter().for_each(|line| println!("{line}"));
     }
 }

@@ -3,6 +3,7 @@
 use super::arena::{Arena, Cut, Header, Place, State, record_words};
 use super::limits::WindowLimits;
 use super::table::{Probe, Table};
+use crate::canary::{Canary, is_planted};
 use crate::trigger::Key;
 use crate::units::Nanos;
 use std::hint::black_box;
@@ -86,7 +87,18 @@ impl Window {
             Probe::Found(found) => {
                 let old = arena.header(found.place());
                 match old.state {
+                    State::Pending if is_planted(Canary::KeySettledAtAdmission) => return Seen::Settled,
                     State::Pending => return Seen::Pending(old.owner),
+                    State::Settled if is_planted(Canary::TimeRefreshed) && now.since(old.first_seen) < self.ttl => {
+                        arena.set_state(found.place(), State::Dead);
+                        self.live_words -= old.words;
+                        let place = arena.append(&key, hash, now, 0);
+                        found.set(place);
+                        self.arena.set_state(place, State::Settled);
+                        self.live_words += record_words(key.stored_len());
+                        self.make_room(now);
+                        return Seen::Settled;
+                    }
                     State::Settled | State::Parked if now.since(old.first_seen) < self.ttl => return Seen::Settled,
                     // Its time is over: the key begins anew, in the same bucket.
                     State::Settled | State::Parked => {
@@ -154,6 +166,11 @@ impl Window {
     pub fn commit(&mut self, token: u32) {
         let place = self.take_pending(token);
         self.arena.set_state(place, State::Settled);
+        if is_planted(Canary::NewestEvicted) && self.table.len() >= self.capacity {
+            let header = self.arena.header(place);
+            self.forget(place, &header);
+            self.arena.set_state(place, State::Dead);
+        }
     }
 
     /// The key under `token` has settled on disk, as the trigger with this number of its partition: repeats are duplicates

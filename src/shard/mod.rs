@@ -18,6 +18,7 @@ mod turn;
 pub use turn::{REPORTS_BYTES, Turn};
 
 use crate::breaker::{BreakerLimits, Cause};
+use crate::canary::{Canary, is_planted};
 use crate::clock::Clock;
 use crate::dedup::{Window, WindowLimits};
 use crate::divert::{Found, Room, ShardEnd};
@@ -478,6 +479,9 @@ impl<S: Sink> Core<S> {
     fn warm_up(&mut self, warm: Warm, now: Nanos) {
         let (Core { dedup, flights, limits, .. }, mut repeats) = (&mut *self, Vec::new());
         (warm.keys)(&mut |key| {
+            if is_planted(Canary::WindowNotFilled) {
+                return;
+            }
             let Some(slot) = dedup.restore(key, key.hash_with(&limits.hasher), now) else { return };
             // What was taken before this was known, and not sent, is a repeat of what the topic holds.
             let flight = &mut flights[slot as usize];
@@ -499,6 +503,9 @@ impl<S: Sink> Core<S> {
     }
 
     fn follow_stamp(&mut self, highest: Hlc) {
+        if is_planted(Canary::StampNotFollowed) {
+            return;
+        }
         if let Err(error) = self.hlc.observe(highest) {
             log::error!("the stamp of what was found at start is not followed: {error}");
         }

@@ -2,6 +2,8 @@
 //! none is. One bit a seq over the settle window; setting, clearing and the walk of the frontier are a few instructions
 //! a trigger, and no locked one: each ring has one shard, and the ingress takes the lowest frontier of its rings.
 
+use crate::canary::{Canary, is_planted};
+
 /// The outstanding seqs of one ring.
 pub struct Outstanding {
     /// A set bit: popped and not settled. Index: seq modulo the window.
@@ -60,7 +62,7 @@ impl Outstanding {
             return self.last;
         }
         self.walk();
-        self.low - 1
+        if is_planted(Canary::WatermarkTooFar) { self.low } else { self.low - 1 }
     }
 
     /// Bytes one of these takes.

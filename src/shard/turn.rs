@@ -4,6 +4,7 @@ use super::flight::{Flight, Mode, NONE, Phase};
 use super::shared::{FailedReason, Shedding};
 use super::{Core, Policy, Shard};
 use crate::breaker::{Permit, State};
+use crate::canary::{Canary, is_planted};
 use crate::clock::Clock;
 use crate::dedup::Seen;
 use crate::ring::{Incoming, Take};
@@ -186,7 +187,8 @@ impl<S: Sink> Core<S> {
             return Take::Taken;
         }
         line.next_partition_seq += 1;
-        if line.is_diverted {
+        let overtakes = is_planted(Canary::DrainOvertaken) && line.breaker.is_closed();
+        if line.is_diverted && !overtakes {
             self.divert_one(index, slot);
             self.judge_fill(index);
             return Take::Taken;
@@ -424,6 +426,7 @@ impl<S: Sink> Core<S> {
         };
         // Where nothing is left to probe with, and nothing goes anywhere else, the next trigger is let in to be the probe.
         let wants_probe = matches!(line.breaker.state(), State::HalfOpen(_)) && held == 0 && !self.can_divert();
+        let wants_probe = wants_probe && !is_planted(Canary::ProbeNotLetIn);
         let is_away = is_full || !(line.breaker.is_closed() || wants_probe);
         if is_away && !line.is_diverted && self.can_divert() {
             self.divert(index);
@@ -440,7 +443,7 @@ impl<S: Sink> Core<S> {
             (true, Some(room)) if !diversion.to_letters => Shedding::for_space(room.level(partition.0)),
             (true, _) => Shedding::NOTHING,
         };
-        if shedding != line.blocked {
+        if shedding != line.blocked && !(is_planted(Canary::SheddingSticks) && line.blocked == Shedding::ALL) {
             line.blocked = shedding;
             if !self.is_full {
                 self.shared.set_shedding(partition, shedding);

@@ -4,8 +4,13 @@
 use crate::shard::shared::FailedReason;
 use crate::trigger::{Priority, State, Trigger};
 use crate::units::Nanos;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::rc::Rc;
+
+/// What happened, line by line: kept beside the world, so that a panic leaves it.
+pub type Story = Rc<RefCell<Vec<String>>>;
 
 /// A trigger that owns its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +143,8 @@ pub struct Ledger {
     by_device: HashMap<String, u32>,
     /// Keys that are durable on disk, as of the last look.
     on_disk: HashSet<u32>,
-    /// Each event is printed.
-    pub is_told: bool,
+    /// Where each step and each event is told.
+    pub story: Option<Story>,
     /// The clock.
     pub now: Nanos,
     /// When the router began last, and its window with it.
@@ -153,6 +158,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Tells what happened, if somebody listens.
+    pub fn tell(&self, at: Nanos, what: &dyn fmt::Display) {
+        if let Some(story) = &self.story {
+            story.borrow_mut().push(format!("{:>14.3}  {what}", at.0 as f64 / 1e6));
+        }
+    }
+
     /// Writes down what a caller wants to submit, under the next number.
     pub fn draft(&mut self, draft: Draft) -> u64 {
         let second = draft.event_time_ms.div_euclid(1_000);

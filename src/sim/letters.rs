@@ -23,7 +23,6 @@ pub struct SimLetters(Arc<Mutex<State>>);
 
 impl SimLetters {
     /// To look and to steer.
-    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

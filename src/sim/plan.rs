@@ -105,6 +105,8 @@ pub struct Plan {
     pub callers: usize,
     /// What happens to the triggers of a partition that does not take them.
     pub policy: Policy,
+    /// How long the longest of its pauses are, in milliseconds.
+    pub pauses_ms: [u32; 6],
     /// Whether there is a state directory.
     pub has_disk: bool,
     /// Marks that the spill keeps.
@@ -154,9 +156,15 @@ impl Plan {
             let (is_on, factor) = (random.below(2) == 0 && !is_calm, [1, 2, 4, 8][random.below(4) as usize]);
             *rate = if is_on { (usual * factor / 4).max(1) } else { 0 };
         }
+        let pauses_ms = match random.below(3) {
+            // Many triggers within a time to live: the window reaches its capacity.
+            0 => [1, 2, 2, 5, 20, 100],
+            _ => [2, 20, 20, 200, 2_000, 30_000],
+        };
         Plan {
             seed,
             steps,
+            pauses_ms,
             partitions: u32::from(shards) + random.below(6),
             devices: 1 + random.below(24),
             fences: 1 + random.below(5),

@@ -1,19 +1,12 @@
 //! A run from its seed to its verdict, and the shrinking of a history that fails.
 
+use super::ledger::Story;
 use super::plan::Plan;
-use super::world::{Met, Step, Violation, World};
+use super::step::Step;
+use super::verdict::{Met, Verdict, Violation};
+use super::world::World;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::time::{Duration, Instant};
-
-/// How a run ended.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    /// What it met.
-    pub met: Met,
-    /// What did not hold; `None`: everything did.
-    pub violation: Option<Violation>,
-}
 
 /// The smallest history that still fails, as far as the time reached.
 #[derive(Clone, Debug)]
@@ -44,24 +37,27 @@ pub fn steps(plan: &Plan) -> Vec<Step> {
     (0..plan.steps).map(|number| Step { number }).collect()
 }
 
-/// Runs a history and prints each step and each event.
+/// Runs a history, and tells each of its steps and events.
 #[must_use]
-pub fn tell(plan: &Plan, steps: &[Step]) -> Verdict {
-    run_as(plan, steps, true)
+pub fn tell(plan: &Plan, steps: &[Step]) -> Vec<String> {
+    let story = Story::default();
+    // What it ends with is known from the run before.
+    let _ = run_as(plan, steps, Some(Story::clone(&story)));
+    story.take()
 }
 
 /// Runs a history: the steps with their faults, then the phase in which everything must settle.
 #[must_use]
 pub fn run(plan: &Plan, steps: &[Step]) -> Verdict {
-    run_as(plan, steps, false)
+    run_as(plan, steps, None)
 }
 
-fn run_as(plan: &Plan, steps: &[Step], is_told: bool) -> Verdict {
+fn run_as(plan: &Plan, steps: &[Step], story: Option<Story>) -> Verdict {
     let mut met = Met::default();
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(plan);
-        if is_told {
-            world.tell();
+        if let Some(story) = story {
+            world.tell(story);
         }
         let answer = steps.iter().try_for_each(|step| world.step(*step)).and_then(|()| world.finish());
         met = world.met();
@@ -75,15 +71,14 @@ fn run_as(plan: &Plan, steps: &[Step], is_told: bool) -> Verdict {
 }
 
 /// Takes steps out of a history that fails for as long as the same check goes on failing: halves, quarters, and so on down
-/// to single ones (Zeller, Hildebrandt: "Simplifying and isolating failure-inducing input", 2002).
+/// to single ones, or until `is_over` (Zeller, Hildebrandt: "Simplifying and isolating failure-inducing input", 2002).
 #[must_use]
-pub fn shrink(plan: &Plan, violation: Violation, limit: Duration) -> Shrunk {
-    let until = Instant::now() + limit;
+pub fn shrink(plan: &Plan, violation: Violation, mut is_over: impl FnMut() -> bool) -> Shrunk {
     let mut best = Shrunk { steps: steps(plan), violation, runs: 0 };
     let mut size = best.steps.len() / 2;
     while size > 0 {
         let (mut from, mut has_shrunk) = (0, false);
-        while from < best.steps.len() && Instant::now() < until {
+        while from < best.steps.len() && !is_over() {
             let mut fewer = best.steps.clone();
             fewer.drain(from..(from + size).min(fewer.len()));
             best.runs += 1;
@@ -94,7 +89,7 @@ pub fn shrink(plan: &Plan, violation: Violation, limit: Duration) -> Shrunk {
                 _ => from += size,
             }
         }
-        if Instant::now() >= until {
+        if is_over() {
             break;
         }
         if !has_shrunk || size > best.steps.len() {

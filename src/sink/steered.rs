@@ -164,7 +164,6 @@ impl Broker {
     }
 
     /// To look and to steer.
-    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, State> {
         // A sink that was made to panic leaves a poisoned lock behind.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

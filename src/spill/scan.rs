@@ -5,6 +5,7 @@
 
 use super::disk::DiskFile;
 use super::format::{ALIGN, Header, RECORD_HEADER, RECORD_MARK, read_header};
+use crate::canary::{Canary, is_planted};
 
 /// Bytes that are read at once.
 pub const PIECE: usize = 256 << 10;
@@ -130,7 +131,7 @@ impl Scanner {
         }
         let record = self.bytes(file, segment, at, header.record_bytes(), end);
         let payload = record.get(RECORD_HEADER..RECORD_HEADER + header.length as usize);
-        if next <= end && payload.is_some_and(|payload| crc32c::crc32c(payload) == header.payload_crc) {
+        if next <= end && payload.is_some_and(|payload| is_whole(payload, &header)) {
             return Step::Record { header, at, next };
         }
         let next = next.min(end);
@@ -194,4 +195,8 @@ impl Scanner {
         }
         false
     }
+}
+
+fn is_whole(payload: &[u8], header: &Header) -> bool {
+    crc32c::crc32c(payload) == header.payload_crc || is_planted(Canary::TornTailAccepted)
 }
