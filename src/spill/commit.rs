@@ -2,7 +2,7 @@
 
 use super::disk::{Disk, DiskFile, is_full};
 use super::format::{self, Cursor, NEW_END, SEGMENT_END, own_header, put_checkpoint, put_commit, seal_record};
-use super::{Segment, Spare, Spill, failed, free, less};
+use super::{Leftover, Segment, Spare, Spill, failed, free, less};
 use crate::canary::{Canary, is_planted};
 use std::io;
 use std::path::PathBuf;
@@ -311,11 +311,9 @@ impl<D: Disk> Spill<D> {
             .and_then(|()| self.disk.sync_dir(&self.dir).map_err(|error| failed("syncing", &self.dir, error)));
         if let Err(why) = begun {
             // Under which name it is now is not known. If it stays, it holds nothing that the next one does not say again.
-            if self.disk.remove(&aside).is_err() && self.disk.remove(&path).is_err() {
-                self.counts.failed_tidying += 1;
-            }
+            self.leftovers.push(Leftover { names: [aside, path], size });
+            self.remove_leftovers();
             self.counts.failed_writes += 1;
-            less(&mut self.files_bytes, size);
             self.measure_room();
             return Err(why);
         }
@@ -378,8 +376,27 @@ impl<D: Disk> Spill<D> {
         }
     }
 
+    /// Removes files that could not be begun. Those that stay go on counting against the limit, or a disk that fails for
+    /// long would be filled with them.
+    fn remove_leftovers(&mut self) {
+        let Spill { leftovers, disk, files_bytes, counts, .. } = self;
+        leftovers.retain(|Leftover { names, size }| {
+            let answers = names.each_ref().map(|name| disk.remove(name));
+            let is_not_there =
+                |answer: &io::Result<()>| answer.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            let is_gone = answers.iter().any(Result::is_ok) || answers.iter().all(is_not_there);
+            if is_gone {
+                less(files_bytes, *size);
+            } else {
+                counts.failed_tidying += 1;
+            }
+            !is_gone
+        });
+    }
+
     /// Removes what is dead, allocates what the reserve needs, and measures.
     pub(super) fn tidy(&mut self) {
+        self.remove_leftovers();
         let copying = self.copying.as_ref().and_then(super::copy::Copying::slot);
         let mut removed = false;
         for slot in 0..self.slots.len() {

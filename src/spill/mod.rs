@@ -210,6 +210,12 @@ struct Spare<F> {
     size: u64,
 }
 
+/// A file that has one of two names, and is to go.
+struct Leftover {
+    names: [PathBuf; 2],
+    size: u64,
+}
+
 /// Where the next record of a partition was last looked for.
 #[derive(Clone, Copy, Default)]
 struct Hint {
@@ -257,6 +263,8 @@ pub struct Spill<D: Disk> {
     /// prove that it was synced. After a failed sync it would not be there after the next crash of the machine.
     unproven: Option<(u32, u64)>,
     spares: VecDeque<Spare<D::File>>,
+    /// Files that could not be begun as a segment, nor removed: they take space until they are.
+    leftovers: Vec<Leftover>,
     lanes: Vec<Lane>,
     /// Partitions whose cursors the next commit writes.
     changed: Vec<u32>,
@@ -369,6 +377,7 @@ impl<D: Disk> Spill<D> {
             active: false,
             unproven: None,
             spares: VecDeque::with_capacity(limits.spares() as usize),
+            leftovers: Vec::new(),
             lanes,
             changed: Vec::with_capacity(limits.partitions as usize),
             batch: Vec::with_capacity(limits.batch_bytes + copy::copy_bytes(&limits)),

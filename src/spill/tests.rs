@@ -413,6 +413,30 @@ fn w6_draining_a_brimful_volume_in_small_steps_frees_it() {
     assert!(until_refused(&mut spill, &mut more, true).0 > 100);
 }
 
+/// A disk on which nothing can be renamed or removed for long: what could not be begun stays on it, and goes on counting.
+#[test]
+fn w6_segments_that_cannot_be_begun_nor_removed_do_not_fill_the_disk() {
+    let disk = FaultyDisk::new(1);
+    let limits = limits(1);
+    let (mut spill, _) = open(&disk, &limits);
+    fill(&mut spill, 0, 1..=1);
+    spill.commit().unwrap();
+    for operation in [Operation::Sync, Operation::Rename, Operation::Remove] {
+        disk.set_likelihood(operation, 65_536);
+    }
+    for _ in 0..200 {
+        let id = append(&mut spill, 0, &frame(0, 2));
+        assert!(spill.commit().is_err() || id.is_err(), "nothing is durable");
+        spill.take_back(|_| {});
+        assert!(disk.used() <= limits.limit_bytes, "{} bytes on disk, {} allowed", disk.used(), limits.limit_bytes);
+    }
+    disk.heal();
+    (0..64).for_each(|_| drop(spill.commit()));
+    fill(&mut spill, 0, 2..=2);
+    spill.commit().unwrap();
+    expect(&mut spill, 0, 1..=2);
+}
+
 #[test]
 fn a_partition_has_its_share_and_no_more() {
     let disk = FaultyDisk::new(1);

@@ -32,7 +32,7 @@ impl Check for Repeats {
                 // What was found on disk is in the window from when it is drained, at the start at the earliest.
                 let from = ledger.key(id).landed_at.map_or(Nanos(0), |at| at.min(ledger.began_at));
                 let is_late = ledger.now.since(from) >= self.ttl;
-                let is_pushed_out = ledger.accepted - entry.accepted_after >= self.capacity;
+                let is_pushed_out = ledger.accepted >= self.capacity;
                 let is_excused = entry.is_uncertain || (entry.is_old && (is_late || is_pushed_out));
                 if entry.landed > 0 && !is_excused {
                     return Err(format!("submit {id} is in the topic {} times: {:?}", entry.landed + 1, entry.draft));

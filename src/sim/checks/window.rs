@@ -12,13 +12,14 @@ pub(super) struct Window {
     ttl: Nanos,
     /// Keys that one shard's window holds.
     capacity: u64,
+    has_disk: bool,
 }
 
 impl Window {
     pub(super) fn new(plan: &Plan) -> Window {
         let config = &plan.config;
         let capacity = config.dedup.capacity / usize::from(config.engine.shards);
-        Window { ttl: config.dedup.ttl.into(), capacity: capacity as u64 }
+        Window { ttl: config.dedup.ttl.into(), capacity: capacity as u64, has_disk: plan.has_disk }
     }
 }
 
@@ -35,7 +36,9 @@ impl Check for Window {
         let Some(first) = ledger.key(id).acked.filter(|first| *first != id) else { return Ok(()) };
         let original = ledger.entry(first);
         let is_within = ledger.now.since(original.first_at) < self.ttl;
-        let was_pushed_out = ledger.accepted - original.accepted_after >= self.capacity;
+        // What comes back from the disk comes into the window behind it, whenever it was accepted.
+        let since = if original.is_old || self.has_disk { 0 } else { original.accepted_after };
+        let was_pushed_out = ledger.accepted - since >= self.capacity;
         let is_excused = entry.is_uncertain || entry.was_cold || original.was_cold;
         if is_within && !was_pushed_out && !is_excused && entry.landed == 0 {
             let age = ledger.now.since(original.first_at).0 / 1_000_000;
