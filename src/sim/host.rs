@@ -268,6 +268,7 @@ impl Host {
         self.keeper_at = Nanos(0);
         self.attach()?;
         if is_cold {
+            self.trail = self.begin_trail();
             let highest = self.highest_on_disk();
             for shard in &mut self.shards {
                 let warm_box = Arc::new(WarmBox::default());
@@ -281,6 +282,15 @@ impl Host {
             shard.warm_up(shard::Warm { highest: highest.max(warm.highest), ..warm });
         }
         Ok(())
+    }
+
+    /// As the last run left it.
+    fn begin_trail(&self) -> OffsetTrail {
+        let mut trail = OffsetTrail::new(self.blueprint.partitions, self.blueprint.limits.dedup_ttl);
+        for (partition, known) in self.offsets.1.iter().enumerate() {
+            trail.begin(PartitionId(partition as u32), *known);
+        }
+        trail
     }
 
     /// The broker can be reached after a cold start: the topic is read, and what waits may go out.

@@ -147,10 +147,14 @@ pub struct Ledger {
     pub story: Option<Story>,
     /// The clock.
     pub now: Nanos,
+    /// When the router died last.
+    pub died_at: Nanos,
     /// When the router began last, and its window with it.
     pub began_at: Nanos,
     /// Whether it has not read the topic yet.
     pub is_cold: bool,
+    /// Whether any life began so.
+    pub was_ever_cold: bool,
     /// Accepted, over all lives.
     pub accepted: u64,
     /// Of this life: accepted, acknowledged, given back.
@@ -298,6 +302,7 @@ impl Ledger {
             Event::Passed { id } => self.entries[id as usize].is_settled = true,
             Event::Died => {
                 self.life = (0, 0, 0);
+                self.died_at = now;
                 for entry in &mut self.entries {
                     entry.is_old |= entry.was_accepted();
                     if entry.landed > 0 {

@@ -5,18 +5,21 @@ use super::Check;
 use crate::sim::ledger::{Event, Ledger};
 use crate::sim::plan::Plan;
 use crate::units::Nanos;
+use std::collections::HashMap;
 
 pub(super) struct Repeats {
     ttl: Nanos,
     /// Keys that a window holds: one that was pushed out explains a repeat after a death.
     capacity: u64,
+    /// When a record with a number landed last.
+    numbers: HashMap<(u64, u32, u64), Nanos>,
 }
 
 impl Repeats {
     pub(super) fn new(plan: &Plan) -> Repeats {
         let config = &plan.config;
         let capacity = config.dedup.capacity / usize::from(config.engine.shards);
-        Repeats { ttl: config.dedup.ttl.into(), capacity: capacity as u64 }
+        Repeats { ttl: config.dedup.ttl.into(), capacity: capacity as u64, numbers: HashMap::new() }
     }
 }
 
@@ -27,8 +30,16 @@ impl Check for Repeats {
 
     fn see(&mut self, ledger: &Ledger, event: &Event<'_>) -> Result<(), String> {
         match *event {
-            Event::Landed { id, is_acked, .. } => {
+            Event::Landed { id, is_acked, partition, frame, .. } => {
                 let entry = ledger.entry(id);
+                let number = (frame.incarnation, partition, frame.partition_seq);
+                let before = self.numbers.insert(number, ledger.now);
+                // A start reads what landed within a time to live before the router died, and knows it by its number.
+                if let Some(before) = before.filter(|before| *before + self.ttl > ledger.died_at)
+                    && !entry.is_uncertain
+                {
+                    return Err(format!("the record {number:?} of submit {id} is in the topic twice, since {before:?}"));
+                }
                 // What was found on disk is in the window from when it is drained, at the start at the earliest.
                 let from = ledger.key(id).landed_at.map_or(Nanos(0), |at| at.min(ledger.began_at));
                 let is_late = ledger.now.since(from) >= self.ttl;
