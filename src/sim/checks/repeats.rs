@@ -38,7 +38,9 @@ impl Check for Repeats {
                 if let Some(before) = before.filter(|before| *before + self.ttl > ledger.died_at)
                     && !entry.is_uncertain
                 {
-                    return Err(format!("the record {number:?} of submit {id} is in the topic twice, since {before:?}"));
+                    return Err(format!(
+                        "the record {number:?} of submit {id} is in the topic twice, since {before:?}"
+                    ));
                 }
                 // What was found on disk is in the window from when it is drained, at the start at the earliest.
                 let from = ledger.key(id).landed_at.map_or(Nanos(0), |at| at.min(ledger.began_at));
