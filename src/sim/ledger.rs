@@ -147,6 +147,8 @@ pub struct Ledger {
     pub story: Option<Story>,
     /// The clock.
     pub now: Nanos,
+    /// What is entered may have landed since then; `None`: now.
+    pub landed_since: Option<Nanos>,
     /// When the router died last.
     pub died_at: Nanos,
     /// When the router began last, and its window with it.
@@ -199,6 +201,12 @@ impl Ledger {
             was_cold: false,
         });
         self.entries.len() as u64 - 1
+    }
+
+    /// The earliest moment at which a record that is entered now may have landed.
+    #[must_use]
+    pub fn landed_at(&self) -> Nanos {
+        self.landed_since.unwrap_or(self.now)
     }
 
     /// One submit.
@@ -274,11 +282,12 @@ impl Ledger {
                 self.life.0 += 1;
             }
             Event::Landed { id, is_acked, .. } => {
+                let at = self.landed_at();
                 let entry = &mut self.entries[id as usize];
                 entry.landed += 1;
-                entry.landed_at = now;
+                entry.landed_at = at;
                 let key = &mut self.keys[entry.key as usize];
-                key.landed_at = Some(now);
+                key.landed_at = Some(at);
                 if is_acked {
                     entry.is_acked = true;
                     key.acked = Some(id);

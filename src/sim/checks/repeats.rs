@@ -33,7 +33,7 @@ impl Check for Repeats {
             Event::Landed { id, is_acked, partition, frame, .. } => {
                 let entry = ledger.entry(id);
                 let number = (frame.incarnation, partition, frame.partition_seq);
-                let before = self.numbers.insert(number, ledger.now);
+                let before = self.numbers.insert(number, ledger.landed_at());
                 // A start reads what landed within a time to live before the router died, and knows it by its number.
                 if let Some(before) = before.filter(|before| *before + self.ttl > ledger.died_at)
                     && !entry.is_uncertain

@@ -24,6 +24,7 @@ impl World {
     pub(super) fn stop(&mut self, random: &mut Random) -> Result<(), Violation> {
         let limit = Nanos::from_millis(u64::from(random.below(3_000)));
         let (brokers_answer, leaders) = (self.host.clock.mono() >= self.broker_away, self.leaders_away.clone());
+        let began = self.host.clock.mono();
         let mut luck = Random::new(random.bits());
         self.host.stop(limit, |host| {
             host.clock.advance_ms(1 + u64::from(luck.below(5)));
@@ -36,15 +37,17 @@ impl World {
                 }
             }
         });
+        self.ledger.landed_since = Some(began);
+        self.read_logs()?;
+        self.ledger.landed_since = None;
         if self.host.disk.is_dead() {
             return self.die(Death::Process, random);
         }
-        self.ledger.now = self.host.clock.mono();
         self.take_failed()?;
         self.look()?;
         let counts = self.host.counts();
         let is_sound = self.disk_heals == Nanos(u64::MAX) && self.plan.has_disk && !self.host.disk.dies();
-        if is_sound && counts.unsettled() > 0 && self.host.blueprint.policy == Policy::Spill {
+        if is_sound && counts.unsettled() > 0 && self.host.policy() == Policy::Spill {
             let shards: String = self.host.shards.iter().map(crate::shard::Shard::describe).collect();
             let what = format!("stopped with a sound disk, and something is not settled: {counts}\n{shards}");
             return Err(Violation { check: "stop", what });
