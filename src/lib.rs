@@ -4,6 +4,8 @@
 
 // -- ground: what numbers mean, and time as an argument
 pub mod clock;
+#[doc(hidden)]
+pub mod sync;
 pub mod units;
 // -- data
 pub mod config;

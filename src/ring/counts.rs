@@ -2,9 +2,9 @@
 //! watches. This is all that the ring's two ends share beside `rtrb` itself, and the lines themselves are guarded by
 //! `rtrb`'s own head and tail: these counts guard no memory.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam::utils::CachePadded;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Each counter on lines of its own: the writer stores one, the reader the other.
 #[derive(Debug, Default)]

@@ -42,11 +42,11 @@ mod tests;
 pub use counts::RingGauge;
 pub use record::{ATTRIBUTES_BYTES_MAX, ID_BYTES_MAX, Incoming, RECORD_LINES_MAX, lines_of};
 
+use crate::sync::rtrb::chunks::ReadChunk;
+use crate::sync::rtrb::{Consumer, Producer, RingBuffer};
 use crate::trigger::Priority;
 use counts::Counts;
 use record::{Head, LINE_BYTES, Line};
-use rtrb::chunks::ReadChunk;
-use rtrb::{Consumer, Producer, RingBuffer};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;

@@ -2,12 +2,13 @@
 
 use super::{Fences, Warm};
 use crate::divert::Level;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::thread::{self, Thread};
 use crate::trigger::Priority;
 use crate::units::{PartitionId, Seq};
 use crossbeam::utils::CachePadded;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// Why a trigger that nothing durable would take was handed back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -252,7 +253,7 @@ impl Shared {
     }
 
     /// The list, if it is another one than that of `version`, and its own version. Costs one load if it is not.
-    pub(super) fn fences_since(&self, version: u64) -> Option<(Option<Arc<dyn Fences>>, u64)> {
+    pub fn fences_since(&self, version: u64) -> Option<(Option<Arc<dyn Fences>>, u64)> {
         if self.fences_version.load(Ordering::Acquire) == version {
             return None;
         }
@@ -322,7 +323,7 @@ impl Waker {
     /// Said by the shard's thread once, before its first turn.
     pub fn bind(&self) {
         // A second shard thread on the same waker would be our mistake; the first one stays bound.
-        let bound = self.thread.set(std::thread::current());
+        let bound = self.thread.set(thread::current());
         assert!(bound.is_ok(), "a shard runs on one thread");
     }
 
