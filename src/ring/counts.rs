@@ -26,7 +26,8 @@ impl Counts {
     #[inline]
     pub(super) fn publish_taken(&self, taken: u64) {
         // Release: partner of the Acquire loads in `taken`. Who sees the count also sees rtrb's head behind those
-        // lines (writer), and the `pushed` that let them be taken (gauge).
+        // lines (writer), and the `pushed` that let them be taken (gauge). The gauge needs it: weaker, it counts below none
+        // (tests/loom, ring). The writer's bound holds without, since the lines are counted by rtrb's own head.
         self.taken.store(taken, Ordering::Release);
     }
 

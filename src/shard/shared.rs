@@ -169,7 +169,8 @@ impl Shared {
         }
     }
 
-    /// Whether submits are answered. `Acquire`, partner: the `Release` in [`Shared::close`].
+    /// Whether submits are answered. `Acquire`, partner: the `Release` in [`Shared::close`]. No other memory is read on its
+    /// word, so `Relaxed` would do as well (tests/loom, stop and shared); where a submit pays for it, the load is the same.
     #[must_use]
     pub fn gate(&self) -> Gate {
         match self.gate.load(Ordering::Acquire) {
@@ -185,7 +186,8 @@ impl Shared {
         self.gate.fetch_max(gate as u8, Ordering::Release);
     }
 
-    /// Shards leave at their next turn. `Release`, partner: the `Acquire` in [`Shared::is_aborted`].
+    /// Shards leave at their next turn. `Release`, partner: the `Acquire` in [`Shared::is_aborted`]. As with the gate,
+    /// `Relaxed` would do.
     pub fn abort(&self) {
         self.abort.store(true, Ordering::Release);
     }
@@ -248,7 +250,9 @@ impl Shared {
     pub fn set_fences(&self, fences: Option<Arc<dyn Fences>>) {
         let mut place = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
         *place = fences;
-        // Release, partner: the Acquire in `fences_since`; the list itself is behind the lock.
+        // Release, partner: the Acquire in `fences_since`; the list itself is behind the lock. It is raised, and read again,
+        // inside it: after it, a shard could keep the old list under the new version (tests/loom, shared). So it is the
+        // lock that orders, and Relaxed would do.
         self.fences_version.fetch_add(1, Ordering::Release);
     }
 
@@ -278,7 +282,7 @@ impl WarmBox {
     /// Said once, by whoever read the topic.
     pub fn put(&self, warm: Warm) {
         *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(warm);
-        // Release, partner: the Acquire in `take`.
+        // Release, partner: the Acquire in `take`. Who reads it goes through the lock, which is enough (tests/loom, shared).
         self.is_full.store(true, Ordering::Release);
     }
 
@@ -297,7 +301,7 @@ pub struct Frontier(CachePadded<AtomicU64>);
 
 impl Frontier {
     /// `Release`, partner: the `Acquire` in [`Frontier::get`]. What was pushed to the queue of failed triggers before
-    /// is seen by whoever sees this frontier.
+    /// is seen by whoever sees this frontier. Weaker, and the watermark passes what nobody took (tests/loom, settle).
     pub fn set(&self, seq: u64) {
         self.0.store(seq, Ordering::Release);
     }
@@ -312,7 +316,7 @@ impl Frontier {
 /// Wakes a shard that is parked.
 ///
 /// Orderings: `Relaxed` throughout. A submit that does not see the flag in time costs one bounded sleep
-/// (`idle::PARK_MAX`), never a trigger; a full fence in each submit would cost more than all of its other work.
+/// (`idle::PARK_MAX`), never a trigger (tests/loom, wake: without that limit it would be lost); a full fence in each submit would cost more than all of its other work.
 #[derive(Default)]
 pub struct Waker {
     is_parked: CachePadded<AtomicBool>,

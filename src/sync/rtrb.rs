@@ -55,8 +55,7 @@ impl<T: Copy> RingBuffer<T> {
         let slots = (0..capacity).map(|_| Slot(OnceLock::new())).collect();
         let (head, tail, flags) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
         let buffer = Arc::new(RingBuffer { head, tail, flags, slots });
-        let producer =
-            Producer { buffer: Arc::clone(&buffer), cached_head: Cell::new(0), cached_tail: Cell::new(0) };
+        let producer = Producer { buffer: Arc::clone(&buffer), cached_head: Cell::new(0), cached_tail: Cell::new(0) };
         (producer, Consumer { buffer, cached_head: Cell::new(0), cached_tail: Cell::new(0) })
     }
 

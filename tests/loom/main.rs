@@ -1,5 +1,33 @@
 //! Model checks of what threads share without a lock: loom runs the product's own code through every order of its
-//! threads' steps, and through every older value that a load may still see by its ordering.
+//! threads' steps, and through every older value that a load may still see by its ordering. Run it as
+//! `script/test --only loom`.
+//!
+//! Promises: what is checked is the code of `src`, on loom's atomics (`src/sync`); rtrb alone is a stand-in
+//! (`src/sync/rtrb.rs`). Models have two or three threads and few records. Those with three threads,
+//! or a ring to fill, are bounded to two or three preemptions; the others are not. Costs: ten seconds to run, and a debug
+//! build of its own.
+//!
+//! Each model was seen to fail on these, put into the product by hand and taken out again:
+//!
+//! | model | what it caught |
+//! |---|---|
+//! | ring: the gauge never counts below none | the store or the load of `taken` `Relaxed`; `pushed` read before `taken`; `pushed` stored after the lines are published |
+//! | ring: what was accepted is there when the writer has gone | `is_finished` asking for emptiness first; a drop that does not publish; rtrb's flag set `Relaxed` |
+//! | ring: a batch is seen as a whole | a publication by each `stage` |
+//! | ring: a ring never holds more triggers than it may | a verdict that takes the count of triggers for none |
+//! | ring and divert: round the end of the memory | rtrb's head or tail stored or loaded `Relaxed`: a slot touched by both threads at once |
+//! | divert: orders come whole, who sees a drained record | a message's head and body committed one after the other |
+//! | divert: a level does not go back | a volume's level stored the wrong way round |
+//! | shared: a gate never opens again | `close` by a store instead of the greater of the two |
+//! | shared: a shard ends with the newest list | the version raised, or read, after the lock of the list is gone |
+//! | settle: the watermark waits until what failed is taken | a frontier stored or loaded `Relaxed`; the queue of failed triggers read before the frontiers; a frontier set too far |
+//! | settle: the watermark is the lowest of the rings | the last unsettled ring's frontier in place of the lowest; a frontier set too far |
+//! | stop: what passed the gate is delivered | a shard that does not linger |
+//!
+//! They pass, so the stronger ordering is not needed for what we promise, with `Relaxed` for the gate, for `abort`, for the
+//! version of the list of fences and for the flag of the warm box: in the first two nothing else is read on their word, in
+//! the others a lock orders what is. The comments there say so. And two models are of what is not promised: what a sleep
+//! without its limit would miss, and what a submit that outlasts the lingering shard leaves in its ring.
 #![cfg(loom)]
 
 mod divert;
