@@ -115,7 +115,7 @@ impl Clock for ModelClock {
 /// The parts of the smallest router: one ingress, so many shards of one partition each, a sink that takes everything.
 fn assemble(shards: u16, clock: &ModelClock) -> Assembly<NullSink, ModelClock> {
     let mut config = Config::default();
-    config.engine.shards = shards.into();
+    config.engine.shards = shards;
     (config.queue.capacity, config.queue.ingresses) = (64 * usize::from(shards), 1);
     config.settle.window = 1_024;
     config.dedup.capacity = 1_024;

@@ -2,8 +2,7 @@
 
 use crate::{Seen, explore};
 use fencepost::shard::shared::{Gate, Shared, WarmBox};
-use fencepost::shard::{Fences, Warm};
-use fencepost::trigger::Key;
+use fencepost::shard::{Fences, Warm, WarmKeys};
 use loom::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +63,7 @@ fn what_was_learnt_is_taken_once_and_whole() {
         let putting = {
             let (place, keys) = (Arc::clone(&place), Arc::clone(&keys));
             thread::spawn(move || {
-                let count: Box<dyn FnOnce(&mut dyn FnMut(Key<'_>)) + Send> = Box::new(move |_| {
+                let count: WarmKeys = Box::new(move |_| {
                     keys.fetch_add(1, Ordering::Relaxed);
                 });
                 place.put(Warm { keys: count, ..Warm::nothing() });
