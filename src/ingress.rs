@@ -11,6 +11,7 @@ use crate::metrics::IngressPage;
 use crate::partition::{partition_of, shard_of};
 use crate::ring::{Incoming, Pressure, RingWriter, Shed};
 use crate::shard::shared::{Failed, Frontier, Gate, Shared, Waker};
+use crate::sync::rtrb;
 use crate::topology::fork;
 use crate::trigger::{Reason, Rules, Trigger, rules};
 use crate::units::{Nanos, PartitionId, Seq, UnixMs};

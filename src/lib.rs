@@ -5,6 +5,8 @@
 // -- ground: what numbers mean, time as an argument, and the defects that only a build for their finders carries
 pub mod canary;
 pub mod clock;
+#[doc(hidden)]
+pub mod sync;
 pub mod units;
 // -- data
 pub mod config;

@@ -14,6 +14,8 @@
 //! Costs: the pipes are sized at start ([`DivertLimits`]); an order copies its frame twice.
 #![forbid(unsafe_code)]
 
+#[cfg(loom)]
+mod by_hand;
 mod callers;
 mod keeper;
 mod letters;
@@ -30,6 +32,7 @@ pub use room::{Level, Room};
 pub use spilling::{KeeperError, SpillRoom};
 
 use crate::slab::FRAME_BYTES_MAX;
+use crate::sync::rtrb;
 use pipe::{PipeReader, PipeWriter, pipe};
 
 /// How large the pipes of one shard are.

@@ -1,7 +1,7 @@
 //! A pipe: messages of one thread to another, bytes in a ring of fixed size. A message is a head of 32 bytes and a body;
 //! it is there as a whole or not at all.
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use crate::sync::rtrb::{Consumer, Producer, RingBuffer};
 
 /// What precedes each body. The last four bytes hold the body's length.
 pub(super) const HEAD: usize = 32;

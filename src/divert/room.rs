@@ -1,7 +1,7 @@
 //! How much room the disk has, as the shards see it: one small number for the volume and one for each partition, written
 //! by the disk thread, read by any.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// From which priority on triggers are taken. A greater level sheds more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

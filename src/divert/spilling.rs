@@ -10,6 +10,7 @@ use crate::slab::FRAME_BYTES_MAX;
 use crate::spill::{
     AppendError, Budget, CommitError, CommitWhy, Disk, PartitionState, Record, RecordId, Spill, SpillLimits,
 };
+use crate::sync::rtrb;
 use crate::units::{Nanos, PartitionId};
 use std::collections::VecDeque;
 use std::sync::Arc;

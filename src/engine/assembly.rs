@@ -18,6 +18,7 @@ use crate::shard::shared::{Failed, FailedReason, Frontier, Shared, Waker};
 use crate::shard::{FAILING, Policy, REPORTS_BYTES, Shard, ShardLimits, Source};
 use crate::sink::Sink;
 use crate::slab::{Arena, Slab, SlabLimits, SlotId};
+use crate::sync::rtrb;
 use crate::topology::fork;
 use crate::trigger::Rules;
 use crate::units::{PartitionId, ShardId};

@@ -4,6 +4,7 @@
 use crate::divert::LetterReport;
 use crate::metrics::LetterPage;
 use crate::shard::shared::{Failed, FailedReason, Frontier};
+use crate::sync::rtrb;
 use crate::units::Seq;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -18,6 +18,10 @@ mod warming;
 
 pub use assembly::{Assembly, Blueprint};
 pub use report::{Counts, Report, Stages};
+/// A shard's thread, for the model checks.
+#[cfg(loom)]
+#[doc(hidden)]
+pub use run::shard_thread;
 #[cfg(feature = "kafka")]
 pub use start::{Readiness, StartError, check_memory};
 #[cfg(feature = "kafka")]

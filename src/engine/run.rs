@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const LINGER: Nanos = Nanos::from_millis(20);
 
 /// Turns the shard until the router stops and everything is settled, or it is told to leave at once.
-pub(super) fn shard_thread<S: Sink, C: Clock>(
+pub fn shard_thread<S: Sink, C: Clock>(
     shard: Shard<S, C>,
     shared: &Shared,
     waker: &Waker,

@@ -2,9 +2,9 @@
 //! watches. This is all that the ring's two ends share beside `rtrb` itself, and the lines themselves are guarded by
 //! `rtrb`'s own head and tail: these counts guard no memory.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam::utils::CachePadded;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Each counter on lines of its own: the writer stores one, the reader the other.
 #[derive(Debug, Default)]
@@ -26,7 +26,8 @@ impl Counts {
     #[inline]
     pub(super) fn publish_taken(&self, taken: u64) {
         // Release: partner of the Acquire loads in `taken`. Who sees the count also sees rtrb's head behind those
-        // lines (writer), and the `pushed` that let them be taken (gauge).
+        // lines (writer), and the `pushed` that let them be taken (gauge). The gauge needs it: weaker, it counts below none
+        // (tests/loom, ring). The writer's bound holds without, since the lines are counted by rtrb's own head.
         self.taken.store(taken, Ordering::Release);
     }
 

@@ -42,11 +42,11 @@ mod tests;
 pub use counts::RingGauge;
 pub use record::{ATTRIBUTES_BYTES_MAX, ID_BYTES_MAX, Incoming, RECORD_LINES_MAX, lines_of};
 
+use crate::sync::rtrb::chunks::ReadChunk;
+use crate::sync::rtrb::{Consumer, Producer, RingBuffer};
 use crate::trigger::Priority;
 use counts::Counts;
 use record::{Head, LINE_BYTES, Line};
-use rtrb::chunks::ReadChunk;
-use rtrb::{Consumer, Producer, RingBuffer};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -247,7 +247,8 @@ impl RingWriter {
     /// The verdict when a level seems to be reached: first sees what the reader has freed.
     #[cold]
     fn weigh(&mut self, priority: Priority, lines: usize) -> Result<Pressure, Shed> {
-        // Triggers first: the Acquire in `taken` makes the head that rtrb reads next at least as new.
+        // Triggers first: the Acquire in `taken` makes the head that rtrb reads next at least as new. An older one would only
+        // make the ring seem fuller.
         let triggers = self.pushed - self.counts.taken();
         self.seen = Fill { triggers: triggers as usize, lines: self.whole.lines - self.lines.slots() + self.staged };
         let with_it = self.seen.with_one_of(lines);

@@ -4,6 +4,7 @@
 //! 20 ms without work does the shard park, and then the first submit wakes it.
 
 use super::shared::Waker;
+use crate::sync::{hint, thread};
 use crate::units::Nanos;
 use std::time::Duration;
 
@@ -51,14 +52,14 @@ impl Idle {
     pub fn wait(&mut self, now: Nanos, is_waiting: bool, waker: &Waker) {
         self.empty_turns = self.empty_turns.saturating_add(1);
         match self.strategy {
-            Strategy::Spin => std::hint::spin_loop(),
-            Strategy::Yield if self.empty_turns < SPINS => std::hint::spin_loop(),
-            Strategy::Yield => std::thread::yield_now(),
-            Strategy::Park if self.empty_turns < SPINS => std::hint::spin_loop(),
-            Strategy::Park if is_waiting || now.since(self.last_work) < QUIET => std::thread::sleep(NAP),
+            Strategy::Spin => hint::spin_loop(),
+            Strategy::Yield if self.empty_turns < SPINS => hint::spin_loop(),
+            Strategy::Yield => thread::yield_now(),
+            Strategy::Park if self.empty_turns < SPINS => hint::spin_loop(),
+            Strategy::Park if is_waiting || now.since(self.last_work) < QUIET => thread::sleep(NAP),
             Strategy::Park => {
                 waker.set_parked(true);
-                std::thread::park_timeout(PARK_MAX);
+                thread::park_timeout(PARK_MAX);
                 waker.set_parked(false);
             }
         }

@@ -27,6 +27,7 @@ use crate::metrics::{ShardPage, Streak};
 use crate::ring::RingReader;
 use crate::sink::{Report, Sink};
 use crate::slab::{Slab, SlabLimits, SlotId};
+use crate::sync::rtrb;
 use crate::trigger::Key;
 use crate::units::{Nanos, PartitionId, ShardId, UnixMicros};
 use crate::wire::Frame;

@@ -2,12 +2,13 @@
 
 use super::{Fences, Warm};
 use crate::divert::Level;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::thread::{self, Thread};
 use crate::trigger::Priority;
 use crate::units::{PartitionId, Seq};
 use crossbeam::utils::CachePadded;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// Why a trigger that nothing durable would take was handed back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,7 +169,8 @@ impl Shared {
         }
     }
 
-    /// Whether submits are answered. `Acquire`, partner: the `Release` in [`Shared::close`].
+    /// Whether submits are answered. `Acquire`, partner: the `Release` in [`Shared::close`]. No other memory is read on its
+    /// word, so `Relaxed` would do as well (tests/loom, stop and shared); where a submit pays for it, the load is the same.
     #[must_use]
     pub fn gate(&self) -> Gate {
         match self.gate.load(Ordering::Acquire) {
@@ -184,7 +186,8 @@ impl Shared {
         self.gate.fetch_max(gate as u8, Ordering::Release);
     }
 
-    /// Shards leave at their next turn. `Release`, partner: the `Acquire` in [`Shared::is_aborted`].
+    /// Shards leave at their next turn. `Release`, partner: the `Acquire` in [`Shared::is_aborted`]. As with the gate,
+    /// `Relaxed` would do.
     pub fn abort(&self) {
         self.abort.store(true, Ordering::Release);
     }
@@ -247,12 +250,14 @@ impl Shared {
     pub fn set_fences(&self, fences: Option<Arc<dyn Fences>>) {
         let mut place = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
         *place = fences;
-        // Release, partner: the Acquire in `fences_since`; the list itself is behind the lock.
+        // Release, partner: the Acquire in `fences_since`; the list itself is behind the lock. It is raised, and read again,
+        // inside it: after it, a shard could keep the old list under the new version (tests/loom, shared). So it is the
+        // lock that orders, and Relaxed would do.
         self.fences_version.fetch_add(1, Ordering::Release);
     }
 
     /// The list, if it is another one than that of `version`, and its own version. Costs one load if it is not.
-    pub(super) fn fences_since(&self, version: u64) -> Option<(Option<Arc<dyn Fences>>, u64)> {
+    pub fn fences_since(&self, version: u64) -> Option<(Option<Arc<dyn Fences>>, u64)> {
         if self.fences_version.load(Ordering::Acquire) == version {
             return None;
         }
@@ -277,7 +282,7 @@ impl WarmBox {
     /// Said once, by whoever read the topic.
     pub fn put(&self, warm: Warm) {
         *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(warm);
-        // Release, partner: the Acquire in `take`.
+        // Release, partner: the Acquire in `take`. Who reads it goes through the lock, which is enough (tests/loom, shared).
         self.is_full.store(true, Ordering::Release);
     }
 
@@ -296,7 +301,7 @@ pub struct Frontier(CachePadded<AtomicU64>);
 
 impl Frontier {
     /// `Release`, partner: the `Acquire` in [`Frontier::get`]. What was pushed to the queue of failed triggers before
-    /// is seen by whoever sees this frontier.
+    /// is seen by whoever sees this frontier. Weaker, and the watermark passes what nobody took (tests/loom, settle).
     pub fn set(&self, seq: u64) {
         self.0.store(seq, Ordering::Release);
     }
@@ -311,7 +316,7 @@ impl Frontier {
 /// Wakes a shard that is parked.
 ///
 /// Orderings: `Relaxed` throughout. A submit that does not see the flag in time costs one bounded sleep
-/// (`idle::PARK_MAX`), never a trigger; a full fence in each submit would cost more than all of its other work.
+/// (`idle::PARK_MAX`), never a trigger (tests/loom, wake: without that limit it would be lost); a full fence in each submit would cost more than all of its other work.
 #[derive(Default)]
 pub struct Waker {
     is_parked: CachePadded<AtomicBool>,
@@ -322,7 +327,7 @@ impl Waker {
     /// Said by the shard's thread once, before its first turn.
     pub fn bind(&self) {
         // A second shard thread on the same waker would be our mistake; the first one stays bound.
-        let bound = self.thread.set(std::thread::current());
+        let bound = self.thread.set(thread::current());
         assert!(bound.is_ok(), "a shard runs on one thread");
     }
 
