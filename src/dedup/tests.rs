@@ -545,8 +545,14 @@ fn after_is_new(after: &[(Vec<u8>, State, Nanos)], key: &(Vec<u8>, State, Nanos)
     after.iter().any(|one| one.0 == key.0 && one.1 == State::Pending)
 }
 
+/// A case compares the whole window after each of up to 1,500 steps: fewer than usual will do, unless somebody asks.
+fn cases() -> u32 {
+    let usual = if cfg!(debug_assertions) { 60 } else { 1_000 };
+    std::env::var_os("PROPTEST_CASES").map_or(usual, |_| ProptestConfig::default().cases)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 60 } else { 1_000 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn the_window_is_a_map_with_timestamps(
