@@ -394,7 +394,8 @@ fn whole_records(files: &Files) -> (HashSet<Whole>, bool) {
             match kind {
                 0x80 => is_a_log &= !has_begun && payload.get(..4).map(number) == Some(u64::from(PARTITIONS)),
                 0x81 => {
-                    let cursors = payload.get(8..).unwrap_or_default().chunks_exact(20);
+                    let count = payload.get(..4).map_or(0, number) as usize;
+                    let cursors = payload.get(8..).unwrap_or_default().chunks_exact(20).take(count);
                     let named: BTreeMap<_, _> = cursors.map(|one| (number(&one[..4]), number(&one[12..]))).collect();
                     is_a_log &= inside.iter().all(|(partition, upto)| named.get(partition) >= Some(upto));
                     (is_open, has_begun) = (false, true);
