@@ -287,7 +287,190 @@ mod tests {
         assert_eq!([2, 3, 4].map(|at| breaker.good_read(ms(at))), [false, false, true]);
     }
 
+    /// What the model answers to: the events, without what they carry.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Asked {
+        Acked,
+        Failed,
+        Tick,
+        Trip,
+        GoodRead,
+    }
+
+    /// Who opened it: the partition's own outcomes, or somebody who watches from outside.
+    const OWN: &[Cause] = &[Cause::Failures, Cause::Progress];
+    const OUTSIDE: &[Cause] = &[Cause::Lag, Cause::Sla];
+
+    /// When a row of the table holds.
+    #[derive(Clone, Copy, Debug)]
+    enum When {
+        Always,
+        EnoughFailures,
+        GraceOverWithFramesOut,
+        ResetOver,
+        DeadlineOver,
+        EnoughGoodReads,
+    }
+
+    /// The machine as a table: where it is, what happens, when that counts, and where it is then. `None` as the place is
+    /// closed; of the other places the flag says whether it is half open. All that is not in it changes nothing.
+    type Row = (Option<(bool, &'static [Cause])>, Asked, When, Then);
+
+    #[derive(Clone, Copy, Debug)]
+    enum Then {
+        Close,
+        /// With the cause that it has, or where it has none, the one given.
+        Open(Option<Cause>),
+        OpenAsTripped,
+        HalfOpen,
+    }
+
+    const TABLE: &[Row] = &[
+        (None, Asked::Failed, When::EnoughFailures, Then::Open(Some(Cause::Failures))),
+        (None, Asked::Tick, When::GraceOverWithFramesOut, Then::Open(Some(Cause::Progress))),
+        (None, Asked::Trip, When::Always, Then::OpenAsTripped),
+        (Some((false, OWN)), Asked::Tick, When::ResetOver, Then::HalfOpen),
+        (Some((false, OUTSIDE)), Asked::Tick, When::ResetOver, Then::HalfOpen),
+        (Some((false, OWN)), Asked::Acked, When::Always, Then::Close),
+        (Some((false, OUTSIDE)), Asked::GoodRead, When::EnoughGoodReads, Then::Close),
+        (Some((true, OWN)), Asked::Tick, When::DeadlineOver, Then::Open(None)),
+        (Some((true, OUTSIDE)), Asked::Tick, When::DeadlineOver, Then::Open(None)),
+        (Some((true, OWN)), Asked::Failed, When::Always, Then::Open(None)),
+        (Some((true, OUTSIDE)), Asked::Failed, When::Always, Then::Open(None)),
+        (Some((true, OWN)), Asked::Acked, When::Always, Then::Close),
+        (Some((true, OUTSIDE)), Asked::GoodRead, When::EnoughGoodReads, Then::Close),
+    ];
+
+    /// The slow, obvious way: it keeps all that happened, and looks into it for whatever a row asks.
+    struct Model {
+        state: State,
+        /// When it came into this state.
+        since: Nanos,
+        /// What happened, each with the state it met; its own closings stand among it.
+        past: Vec<(Nanos, Option<Event>, State)>,
+    }
+
+    impl Model {
+        /// How many of the last events `counts`, up to the first one from the end that `ends`. A closing ends all.
+        fn count(&self, counts: impl Fn(Event) -> bool, ends: impl Fn(Event) -> bool) -> u32 {
+            let events = self.past.iter().rev().map_while(|(_, event, _)| *event);
+            events.take_while(|event| !ends(*event)).filter(|event| counts(*event)).count() as u32
+        }
+
+        fn holds(&self, when: When, at: Nanos, in_flight: u32) -> bool {
+            match when {
+                When::Always => true,
+                When::EnoughFailures => {
+                    let ends = |event| matches!(event, Event::Acked);
+                    self.count(|event| matches!(event, Event::Failed), ends) >= LIMITS.failures
+                }
+                When::GraceOverWithFramesOut => {
+                    let progress = self.past.iter().rev().find(|(_, event, met)| {
+                        *met == State::Closed && matches!(event, None | Some(Event::Sent | Event::Acked))
+                    });
+                    let progress = progress.map_or(Nanos(0), |(at, ..)| *at);
+                    in_flight > 0 && at.0 - progress.0 >= LIMITS.grace.0
+                }
+                When::ResetOver => at.0 - self.since.0 >= LIMITS.reset.0,
+                When::DeadlineOver => at.0 - self.since.0 >= LIMITS.grace.0,
+                When::EnoughGoodReads => {
+                    let ends = |event| matches!(event, Event::Trip(_));
+                    self.count(|event| matches!(event, Event::GoodRead), ends) >= u32::from(GOOD_READS)
+                }
+            }
+        }
+
+        fn step(&mut self, at: Nanos, event: Event) {
+            self.past.push((at, Some(event), self.state));
+            let (asked, in_flight) = match event {
+                Event::Sent => return,
+                Event::Acked => (Asked::Acked, 0),
+                Event::Failed => (Asked::Failed, 0),
+                Event::Tick { in_flight } => (Asked::Tick, in_flight),
+                Event::Trip(_) => (Asked::Trip, 0),
+                Event::GoodRead => (Asked::GoodRead, 0),
+            };
+            let row = TABLE.iter().find(|(place, event, when, _)| {
+                let is_there = match (*place, self.state) {
+                    (None, State::Closed) => true,
+                    (Some((false, causes)), State::Open(cause)) | (Some((true, causes)), State::HalfOpen(cause)) => {
+                        causes.contains(&cause)
+                    }
+                    _ => false,
+                };
+                is_there && *event == asked && self.holds(*when, at, in_flight)
+            });
+            let Some((.., then)) = row else { return };
+            self.state = match (then, self.state, event) {
+                (Then::Close, ..) => State::Closed,
+                (Then::Open(Some(cause)), State::Closed, _) => State::Open(*cause),
+                (Then::OpenAsTripped, State::Closed, Event::Trip(cause)) => State::Open(cause),
+                (Then::Open(None), State::HalfOpen(cause), _) => State::Open(cause),
+                (Then::HalfOpen, State::Open(cause), _) => State::HalfOpen(cause),
+                wrong => panic!("no row says this: {wrong:?}"),
+            };
+            self.since = at;
+            if self.state == State::Closed {
+                self.past.push((at, None, State::Closed));
+            }
+        }
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        let cause = prop::sample::select([Cause::Lag, Cause::Sla, Cause::Failures, Cause::Progress].as_slice());
+        prop_oneof![
+            2 => Just(Event::Sent),
+            2 => Just(Event::Acked),
+            4 => Just(Event::Failed),
+            6 => (0u32..3).prop_map(|in_flight| Event::Tick { in_flight }),
+            1 => cause.prop_map(Event::Trip),
+            3 => Just(Event::GoodRead),
+        ]
+    }
+
+    /// Spans around the ones that decide, to the nanosecond.
+    fn any_span() -> impl Strategy<Value = u64> {
+        let edge = prop::sample::select([LIMITS.grace.0, LIMITS.reset.0, LIMITS.grace.0 / 2].as_slice());
+        prop_oneof![
+            3 => Just(0),
+            3 => (edge, 0u64..3).prop_map(|(edge, around)| edge + around - 1),
+            2 => 0..2 * LIMITS.grace.0,
+        ]
+    }
+
     proptest! {
+        /// Whatever happens and whenever: where it is, what it lets through, and what each call says of it.
+        #[test]
+        fn the_breaker_is_its_table(steps in prop::collection::vec((any_event(), any_span()), 0..200)) {
+            let mut breaker = Breaker::CLOSED;
+            let mut model = Model { state: State::Closed, since: Nanos(0), past: Vec::new() };
+            let mut now = Nanos(0);
+            for (event, after) in steps {
+                now = now + Nanos(after);
+                let before = model.state;
+                model.step(now, event);
+                let said = match event {
+                    Event::Sent => { breaker.first_sent(now); None }
+                    Event::Trip(cause) => { breaker.trip(cause, now, &LIMITS); None }
+                    Event::Acked => Some(breaker.acked(now)),
+                    Event::Failed => Some(breaker.failed(now, &LIMITS)),
+                    Event::GoodRead => Some(breaker.good_read(now)),
+                    Event::Tick { in_flight } => Some(breaker.tick(now, in_flight, &LIMITS)),
+                };
+                prop_assert_eq!(breaker.state(), model.state, "{:?} at {:?} in {:?}", event, now, before);
+                prop_assert!(said.is_none_or(|changed| changed == (before != model.state)), "{:?} said {:?}", event, said);
+                prop_assert_eq!(breaker.is_closed(), model.state == State::Closed);
+                for in_flight in 0..3 {
+                    let want = match model.state {
+                        State::Closed => Permit::Flow,
+                        State::HalfOpen(_) if in_flight == 0 => Permit::Probe,
+                        _ => Permit::Hold,
+                    };
+                    prop_assert_eq!(breaker.permit(in_flight), want);
+                }
+            }
+        }
+
         /// L7: whatever happens, a breaker is never half open with no permit and nothing in flight, and time alone
         /// brings it to a probe.
         #[test]

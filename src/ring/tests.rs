@@ -459,7 +459,6 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     #[test]
     fn the_ring_is_a_queue(
         // Powers of two, so that the model's floats are exact at the ratios below.

@@ -21,6 +21,9 @@ pub const ALIGN: usize = 8;
 pub const PAYLOAD_MAX: u32 = 4 << 20;
 /// The last sequence of a partition: at a million a second it is 580,000 years away.
 pub const SEQUENCE_MAX: u64 = u64::MAX - 1;
+/// The last commit that a reader believes in: at a million a second it is 290,000 years away. What says more is damage, and
+/// not where the next commit would go on from, and wrap.
+pub const COMMIT_MAX: u64 = u64::MAX >> 1;
 /// Payload bytes of one record of a checkpoint, at most.
 const CHECKPOINT_PAYLOAD: usize = 64 << 10;
 const CURSOR: usize = 20;
@@ -197,7 +200,8 @@ pub fn read_header(bytes: &[u8], segment: u64, offset: u64) -> Option<Header> {
     if bytes.len() < RECORD_HEADER || u32_at(bytes, 0) != RECORD_MARK {
         return None;
     }
-    (u32_at(bytes, 36) == header_crc(bytes, segment, offset)).then(|| parse(bytes)).flatten()
+    let is_whole = u32_at(bytes, 36) == header_crc(bytes, segment, offset);
+    is_whole.then(|| parse(bytes)).flatten().filter(|header| header.commit <= COMMIT_MAX)
 }
 
 fn parse(bytes: &[u8]) -> Option<Header> {

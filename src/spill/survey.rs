@@ -70,7 +70,7 @@ impl Recovery {
     /// triggers, of which `lost` are `corrupt`.
     #[must_use]
     pub fn recovered(&self) -> u64 {
-        self.records + self.lost
+        self.records.saturating_add(self.lost)
     }
 
     /// Whether the disk kept its word.
@@ -436,7 +436,7 @@ impl<F: DiskFile> Survey<F> {
                     let stop = marks.next_if(|&mark| mark < first);
                     let missing = stop.unwrap_or(first) - next;
                     if missing > 0 {
-                        recovery.lost += missing;
+                        recovery.lost = recovery.lost.saturating_add(missing);
                         if recovery.lost_ranges.len() < LOST_NAMED {
                             recovery.lost_ranges.push(Lost { partition, first: next, last: next + missing - 1 });
                         }

@@ -513,6 +513,43 @@ fn w8_sequences_stay_in_order_beyond_32_bits_and_end_before_they_wrap() {
 }
 
 #[test]
+fn losses_beyond_the_last_number_are_counted_up_to_it() {
+    let disk = FaultyDisk::new(1);
+    let mut bytes = segment_header(1).to_vec();
+    let cursor = |partition| format::Cursor { partition, released: 0, high: SEQUENCE_MAX };
+    put_checkpoint(&mut bytes, [0, 1].map(cursor).into_iter(), [].into_iter());
+    seal_record(&mut bytes[SEGMENT_HEADER..], 1, 1, SEGMENT_HEADER as u64);
+    disk.put(&Path::new(DIR).join(file_name(1, ".seg")), bytes);
+    let (_, recovery) = open(&disk, &limits(2));
+    assert_eq!((recovery.records, recovery.lost, recovery.recovered()), (0, u64::MAX, u64::MAX));
+    let lost = |partition| Lost { partition, first: 1, last: SEQUENCE_MAX };
+    assert_eq!(recovery.lost_ranges, [0, 1].map(lost));
+}
+
+#[test]
+fn a_commit_beyond_the_last_one_is_damage_and_none_wraps() {
+    for (commit, is_believed) in
+        [(format::COMMIT_MAX - 1_000, true), (format::COMMIT_MAX + 1, false), (u64::MAX, false)]
+    {
+        let disk = FaultyDisk::new(1);
+        let mut bytes = segment_header(1).to_vec();
+        let cursor = format::Cursor { partition: 0, released: 7, high: 7 };
+        put_checkpoint(&mut bytes, [cursor].into_iter(), [].into_iter());
+        seal_record(&mut bytes[SEGMENT_HEADER..], commit, 1, SEGMENT_HEADER as u64);
+        disk.put(&Path::new(DIR).join(file_name(1, ".seg")), bytes);
+        let (mut spill, recovery) = open(&disk, &limits(1));
+        assert_eq!(recovery.quarantined.is_empty(), is_believed, "{commit:x}");
+        let next = if is_believed { 8 } else { 1 };
+        fill(&mut spill, 0, next..=next);
+        spill.commit().unwrap();
+        disk.crash();
+        let (mut spill, recovery) = open(&disk, &limits(1));
+        assert_eq!((recovery.records, recovery.lost), (1, 0), "{commit:x}");
+        expect(&mut spill, 0, [next]);
+    }
+}
+
+#[test]
 fn w9_reading_moves_nothing_and_a_release_holds_once_committed() {
     let disk = FaultyDisk::new(3);
     let (mut spill, _) = open(&disk, &limits(1));

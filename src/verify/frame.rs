@@ -174,7 +174,9 @@ impl<'a> Frame<'a> {
     /// What makes it unreadable, with the place.
     pub fn read(value: &'a [u8]) -> Result<Frame<'a>, FrameError> {
         let mut reader = Reader { bytes: value, at: 0 };
-        let (mut version, mut state, mut priority) = (0, 0, 0);
+        let (mut state, mut priority) = (0, 0);
+        // The numbers of 32 bits, each with the place it came from: one that a later one of its field replaces is not judged.
+        let (mut version, mut salt) = ((0, 0), (0, 0));
         let mut frame = Frame {
             device_id: "",
             fence_id: "",
@@ -193,9 +195,8 @@ impl<'a> Frame<'a> {
         while reader.at < value.len() {
             let at = reader.at;
             let (field, content) = reader.field()?;
-            let short = |number| u32::try_from(number).map_err(|_| FrameError::TooLarge { field, at });
             match (field, content) {
-                (1, Content::Number(number)) => version = short(number)?,
+                (1, Content::Number(number)) => version = (number, at),
                 (2, Content::Bytes(bytes)) => frame.device_id = text(field, bytes)?,
                 (3, Content::Bytes(bytes)) => frame.fence_id = text(field, bytes)?,
                 (4, Content::Number(number)) => state = number,
@@ -207,11 +208,14 @@ impl<'a> Frame<'a> {
                 (10, Content::Bytes(bytes)) => frame.router_id = text(field, bytes)?,
                 (11, Content::Number(number)) => frame.incarnation = number,
                 (12, Content::Number(number)) => frame.partition_seq = number,
-                (13, Content::Number(number)) => frame.salt = short(number)?,
+                (13, Content::Number(number)) => salt = (number, at),
                 (1..=13, other) => return Err(FrameError::WireType { field, wire_type: other.wire_type(), at }),
                 _ => {}
             }
         }
+        let short = |field, (number, at)| u32::try_from(number).map_err(|_| FrameError::TooLarge { field, at });
+        let version = short(1, version)?;
+        frame.salt = short(13, salt)?;
         if version != VERSION {
             return Err(FrameError::Version { got: version });
         }
@@ -346,6 +350,17 @@ mod tests {
             Err(FrameError::TooLarge { field: 1, at: 0 }),
             "2^32 is no uint32"
         );
+    }
+
+    #[test]
+    fn a_number_that_a_later_one_of_its_field_replaces_is_not_judged() {
+        let mut value = whole().encode_to_vec();
+        // 2^33 as salt and 2^33 + 1 as version, each followed by one that fits.
+        value.extend_from_slice(b"\x68\x80\x80\x80\x80\x20\x68\x09\x08\x81\x80\x80\x80\x20\x08\x01");
+        assert_eq!(Frame::read(&value).map(|frame| frame.salt), Ok(9));
+        let at = value.len();
+        value.extend_from_slice(b"\x68\x80\x80\x80\x80\x20");
+        assert_eq!(Frame::read(&value), Err(FrameError::TooLarge { field: 13, at }));
     }
 
     #[test]
