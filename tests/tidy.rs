@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("slab", "units"),
     ("metrics", "units"),
     ("topology", ""),
-    ("state", "units config"),
+    ("state", "units config hlc"),
     // What stands in a stream of triggers: text to trigger, and how far it is settled.
     ("source", "trigger units wire"),
     ("breaker", "units"),

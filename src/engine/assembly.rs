@@ -178,7 +178,7 @@ impl<S: Sink, C: Clock> Assembly<S, C> {
         mut make_sink: impl FnMut(ShardId, Arc<Arena>) -> Result<S, E>,
     ) -> Result<Assembly<S, C>, E> {
         let limits = &blueprint.limits;
-        let shared = Arc::new(Shared::new(blueprint.partitions));
+        let shared = Arc::new(Shared::new(blueprint.partitions, limits.shards));
         let luck = || RandomState::new().hash_one("fencepost");
         let hasher = FixedState::with_seed(blueprint.hash_seed.unwrap_or_else(luck));
         let wakers: Vec<Arc<Waker>> = (0..limits.shards).map(|_| Arc::new(Waker::default())).collect();

@@ -8,7 +8,7 @@ use crate::letter::{Desk, DeskLimits, Letter, LetterSink, PostBusy, Posted};
 use crate::metrics::SpillPage;
 use crate::shard::shared::{Gate, Shared};
 use crate::spill::{Budget, Disk, OpenError, RealDisk, Recovery, Spill, SpillLimits};
-use crate::state::{OffsetTrail, Offsets, OffsetsFile};
+use crate::state::{Ceiling, OffsetTrail, Offsets, OffsetsFile};
 use crate::topology::{CpuSet, affinity};
 use crate::units::{Nanos, PartitionId};
 use crate::wire;
@@ -181,13 +181,17 @@ pub fn make<D: Disk, L: LetterSink>(
     Made { keeper: Keeper::new(keeper_ends, spilling, Some(letter_room)), shard_ends, room, page }
 }
 
-/// Which offsets were acknowledged, for the next start.
+/// Which offsets were acknowledged, and what no stamp has reached, for the next start. One write a second at the most
+/// while either moves, and none while the router is idle; one at once when the stamps come near the ceiling.
 pub struct OffsetsKeeper {
     file: OffsetsFile,
     trail: OffsetTrail,
     offsets: Offsets,
     written: Offsets,
+    ceiling: Ceiling,
     write_at: Nanos,
+    /// After a failed write: not before then, however near the ceiling is.
+    retry_at: Nanos,
     logged: Option<Nanos>,
 }
 
@@ -199,12 +203,16 @@ impl OffsetsKeeper {
         for (index, offsets) in known.partitions.iter().enumerate() {
             trail.begin(PartitionId(index as u32), *offsets);
         }
-        OffsetsKeeper { file, trail, written: known.clone(), offsets: known, write_at: Nanos(0), logged: None }
+        let (ceiling, written) = (Ceiling::new(known.ceiling), known.clone());
+        let (write_at, retry_at) = (Nanos(0), Nanos(0));
+        OffsetsKeeper { file, trail, written, offsets: known, ceiling, write_at, retry_at, logged: None }
     }
 
-    /// Notes what is acknowledged, and writes it when it is time and something has changed.
+    /// Notes what is acknowledged and stamped, and writes it when it is time and something has changed.
     fn turn(&mut self, shared: &Shared, now: Nanos) {
-        if now < self.write_at {
+        self.ceiling.see(shared.highest_stamp());
+        let is_urgent = self.ceiling.is_near() && now >= self.retry_at;
+        if now < self.write_at && !is_urgent {
             return;
         }
         self.write_at = now + OFFSETS_INTERVAL;
@@ -215,15 +223,23 @@ impl OffsetsKeeper {
             }
         }
         self.trail.write_to(now, &mut self.offsets);
+        self.offsets.ceiling = self.ceiling.wanted();
         if self.offsets == self.written {
             return;
         }
         match self.file.write(&self.offsets) {
-            Ok(()) => self.written.clone_from(&self.offsets),
+            Ok(()) => {
+                self.written.clone_from(&self.offsets);
+                self.ceiling.wrote();
+            }
             Err(error) => {
+                self.retry_at = now + OFFSETS_INTERVAL;
                 if self.logged.is_none_or(|logged| now.since(logged) >= LOG_INTERVAL) {
                     self.logged = Some(now);
-                    log::error!("{error}; the next start reads more of the topic than it would have to");
+                    log::error!(
+                        "{error}; the next start reads more of the topic than it would have to, and without a broker may \
+                         stamp below what is there"
+                    );
                 }
             }
         }
@@ -334,5 +350,111 @@ impl DiskThread {
             return LastCommit::Hangs;
         }
         if self.thread.join().is_ok() { LastCommit::Made } else { LastCommit::Failed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hlc::Hlc;
+    use crate::units::ShardId;
+    use std::path::PathBuf;
+
+    const TOPIC: &str = "triggers";
+    const SHARD: ShardId = ShardId(1);
+    const START_MS: u64 = 1_772_000_000_000;
+
+    fn stamp(ms: u64) -> Hlc {
+        Hlc::new(START_MS + ms, 0)
+    }
+
+    fn at(ms: u64) -> Nanos {
+        Nanos::from_millis(ms)
+    }
+
+    /// A keeper of two partitions, in a directory of its own.
+    struct Kept {
+        dir: PathBuf,
+        keeper: OffsetsKeeper,
+        shared: Shared,
+    }
+
+    impl Kept {
+        fn new(name: &str, ceiling: Hlc) -> Kept {
+            let dir = std::env::temp_dir().join(format!("fencepost-keeper-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&dir).unwrap();
+            let known = Offsets { ceiling, ..Offsets::unknown(TOPIC, 2) };
+            let keeper = OffsetsKeeper::new(OffsetsFile::new(&dir), known, at(10_000));
+            Kept { dir, keeper, shared: Shared::new(2, 2) }
+        }
+
+        /// One turn; what the file says of the stamps, if it was written in it.
+        fn turn(&mut self, now: Nanos) -> Option<Hlc> {
+            self.keeper.turn(&self.shared, now);
+            let file = OffsetsFile::new(&self.dir);
+            let written = file.read(TOPIC, 2).offsets.map(|offsets| offsets.ceiling);
+            file.remove().unwrap();
+            written
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.dir).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_ceiling_moves_once_a_second_while_stamps_are_given_out_and_an_idle_router_writes_nothing() {
+        let mut kept = Kept::new("idle", Hlc::ZERO);
+        assert_eq!(kept.turn(at(0)), None);
+        kept.shared.set_stamp(SHARD, stamp(0));
+        assert_eq!(kept.turn(at(1)), Some(stamp(5_000)), "the first stamp under no ceiling");
+        kept.shared.set_stamp(SHARD, stamp(900));
+        assert_eq!(kept.turn(at(900)), None);
+        assert_eq!(kept.turn(at(1_001)), Some(stamp(5_900)), "without an offset that changed");
+        for second in 2..60 {
+            assert_eq!(kept.turn(at(second * 1_001)), None, "second {second} of an idle router");
+        }
+        kept.shared.set_acked(PartitionId(1), 7);
+        assert_eq!(kept.turn(at(60_100)), Some(stamp(5_900)), "an offset alone moves no ceiling");
+    }
+
+    #[test]
+    fn a_wall_clock_set_forward_is_written_at_once_and_one_set_back_lowers_nothing() {
+        let mut kept = Kept::new("forward", Hlc::ZERO);
+        kept.shared.set_stamp(SHARD, stamp(0));
+        kept.turn(at(1));
+        kept.shared.set_stamp(SHARD, stamp(2_499));
+        assert_eq!(kept.turn(at(2)), None, "not within half of the margin");
+        kept.shared.set_stamp(ShardId(0), stamp(3_600_000));
+        assert_eq!(kept.turn(at(3)), Some(stamp(3_605_000)));
+        assert_eq!(kept.turn(at(4)), None);
+        kept.shared.set_stamp(ShardId(0), stamp(100));
+        assert_eq!(kept.turn(at(2_000)), None);
+    }
+
+    /// A start that follows the ceiling shows it, and would push it up each time that it fails.
+    #[test]
+    fn a_start_that_stamps_nothing_leaves_the_ceiling_where_it_was() {
+        let mut kept = Kept::new("restart", stamp(5_000));
+        kept.shared.set_stamp(SHARD, stamp(5_000));
+        assert_eq!((kept.turn(at(1)), kept.turn(at(5_000))), (None, None));
+        let first = Hlc(stamp(5_000).0 + 1);
+        kept.shared.set_stamp(SHARD, first);
+        assert_eq!(kept.turn(at(5_001)), Some(Hlc(stamp(10_000).0 + 1)));
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_asked_once_a_second_and_the_ceiling_is_written_when_it_works_again() {
+        let mut kept = Kept::new("failing", Hlc::ZERO);
+        let missing = kept.dir.join("missing");
+        kept.keeper.file = OffsetsFile::new(&missing);
+        kept.shared.set_stamp(SHARD, stamp(0));
+        kept.turn(at(1));
+        assert!(kept.keeper.ceiling.is_near(), "nothing is written");
+        kept.keeper.file = OffsetsFile::new(&kept.dir);
+        assert_eq!(kept.turn(at(1_000)), None, "its second is not over");
+        assert_eq!(kept.turn(at(1_001)), Some(stamp(5_000)));
     }
 }

@@ -138,6 +138,8 @@ impl Router<SystemClock> {
             highest_on_disk,
             cpus: placement.others.clone(),
         };
+        // Above all that the last run stamped, for a start that does not read what the topic has of it.
+        let highest_unread = highest_on_disk.max(known.ceiling);
         let mut begun = known;
         let mut is_cold = !topic.is_reachable;
         if topic.is_reachable && limits.dedup_warm_start {
@@ -159,13 +161,13 @@ impl Router<SystemClock> {
                 }
             }
         } else if topic.is_reachable {
-            let highest = highest_on_disk;
+            let highest = highest_unread;
             assembly.shards.iter_mut().for_each(|shard| shard.warm_up(Warm { highest, ..Warm::nothing() }));
         }
         let cold = is_cold.then(|| {
             let boxes: Vec<Arc<WarmBox>> = assembly.shards.iter().map(|_| Arc::default()).collect();
             let shards = assembly.shards.iter_mut().zip(&boxes);
-            shards.for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm), highest_on_disk));
+            shards.for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm), highest_unread));
             Cold { warming, boxes, answered: None }
         });
         let offsets = state.as_ref().map(|state| OffsetsKeeper::new(state.offsets_file(), begun, limits.dedup_ttl));

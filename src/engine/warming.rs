@@ -108,7 +108,11 @@ impl Warming {
                 warm.already.left_out()
             ));
         }
-        let highest = warm.highest.max(self.highest_on_disk);
+        let mut highest = warm.highest.max(self.highest_on_disk);
+        // What a partition holds that could not be read is below the ceiling; what was read is known better than that.
+        if read.partitions.len() < self.partitions as usize {
+            highest = highest.max(self.known.ceiling);
+        }
         let already = Arc::new(warm.already);
         let keys = warm.shards.iter().map(|keys| keys.len() as u64).sum();
         let shards = std::mem::take(&mut warm.shards).into_iter().map(|mut keys| Warm {

@@ -380,7 +380,8 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     }
 
     /// The broker is not reachable: nothing is sent until something lies in the box. With the policy `spill`, everything is
-    /// spilled meanwhile, with stamps above the `highest` that was found on disk.
+    /// spilled meanwhile, with stamps above `highest`: the highest one that was found on disk, or the stamp ceiling of the
+    /// last run, since what the topic holds is not known yet.
     pub fn set_cold(&mut self, warm: Arc<WarmBox>, highest: Hlc) {
         let core = &mut self.core;
         core.follow_stamp(highest);

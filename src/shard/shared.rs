@@ -2,11 +2,12 @@
 
 use super::{Fences, Warm};
 use crate::divert::Level;
+use crate::hlc::Hlc;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::thread::{self, Thread};
 use crate::trigger::Priority;
-use crate::units::{PartitionId, Seq};
+use crate::units::{PartitionId, Seq, ShardId};
 use crossbeam::utils::CachePadded;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -147,6 +148,8 @@ pub struct Shared {
     blocked: Box<[AtomicU8]>,
     /// By partition: the highest acknowledged offset; −1: none.
     acked: Box<[AtomicI64]>,
+    /// By shard: the last stamp of its clock; each has a cache line, since each turn writes its own.
+    stamps: Box<[CachePadded<AtomicU64>]>,
     record_bytes_max: AtomicUsize,
     /// Rises with each list of fences.
     fences_version: AtomicU64,
@@ -156,13 +159,14 @@ pub struct Shared {
 impl Shared {
     /// Open, nothing blocked.
     #[must_use]
-    pub fn new(partitions: u32) -> Shared {
+    pub fn new(partitions: u32, shards: u16) -> Shared {
         Shared {
             gate: AtomicU8::new(Gate::Open as u8),
             abort: AtomicBool::new(false),
             spill_rest: AtomicBool::new(false),
             blocked: (0..partitions).map(|_| AtomicU8::new(0)).collect(),
             acked: (0..partitions).map(|_| AtomicI64::new(-1)).collect(),
+            stamps: (0..shards).map(|_| CachePadded::default()).collect(),
             record_bytes_max: AtomicUsize::new(usize::MAX),
             fences_version: AtomicU64::new(0),
             fences: Mutex::new(None),
@@ -238,6 +242,18 @@ impl Shared {
     /// Said by the partition's shard alone. `Relaxed`, see [`Shared::acked`].
     pub fn set_acked(&self, partition: PartitionId, offset: i64) {
         self.acked[partition.0 as usize].store(offset, Ordering::Relaxed);
+    }
+
+    /// The highest stamp that a shard's clock gave out, or was set above at the start; [`Hlc::ZERO`]: there is none yet.
+    /// `Relaxed`: it is read for the stamp ceiling, whose margin is made for its being late; no other memory hangs on it.
+    #[must_use]
+    pub fn highest_stamp(&self) -> Hlc {
+        Hlc(self.stamps.iter().map(|stamp| stamp.load(Ordering::Relaxed)).max().unwrap_or(0))
+    }
+
+    /// Said by that shard alone, each turn. `Relaxed`, see [`Shared::highest_stamp`].
+    pub fn set_stamp(&self, shard: ShardId, stamp: Hlc) {
+        self.stamps[usize::from(shard.0)].store(stamp.0, Ordering::Relaxed);
     }
 
     /// The largest record the topic takes, in bytes. `Relaxed`: one number, checked again by the shard.

@@ -517,6 +517,7 @@ impl<S: Sink> Core<S> {
                 account.frontier.set(frontier);
             }
         }
+        self.shared.set_stamp(self.limits.id, self.hlc.last());
         let page = &self.page;
         self.streaks.queue.end(&page.queue);
         self.streaks.publish.end(&page.publish);

@@ -17,7 +17,7 @@ use crate::shard::{self, InTopic, Policy, Shard};
 use crate::sink::steered::{Broker, SteeredSink};
 use crate::spill::faulty::FaultyDisk;
 use crate::spill::{Budget, OpenError, Spill, SpillLimits};
-use crate::state::{OffsetTrail, PartitionOffsets};
+use crate::state::{Ceiling, OffsetTrail, PartitionOffsets};
 use crate::units::{Nanos, PartitionId, ShardId};
 use crate::verify::frame::Frame;
 use crate::wire;
@@ -72,6 +72,8 @@ pub struct Host {
     trail: OffsetTrail,
     /// What the file of offsets says, and since when.
     offsets: (Nanos, Vec<PartitionOffsets>),
+    /// What the same file says of the stamps.
+    ceiling: Ceiling,
     /// The disk is at work until then.
     keeper_at: Nanos,
     /// Begun without a broker: where what the topic holds is put for each shard, once it is read.
@@ -155,6 +157,7 @@ impl Host {
         let mut host = Host {
             trail: OffsetTrail::new(blueprint.partitions, blueprint.limits.dedup_ttl),
             offsets: (Nanos(0), vec![PartitionOffsets { acked: -1, from: -1 }; blueprint.partitions as usize]),
+            ceiling: Ceiling::new(Hlc::ZERO),
             letters: SimLetters::default(),
             keeper: None,
             keeper_at: Nanos(0),
@@ -222,7 +225,10 @@ impl Host {
                 self.trail.note(now, partition, acked);
             }
         }
-        if now.since(self.offsets.0) >= OFFSETS_INTERVAL {
+        // A stamp near the ceiling does not wait. Here it is written in the same turn, so what a router risks that dies in
+        // the milliseconds before that is not played.
+        self.ceiling.see(self.common.shared().highest_stamp());
+        if now.since(self.offsets.0) >= OFFSETS_INTERVAL || self.ceiling.is_near() {
             self.save_offsets(now);
         }
     }
@@ -230,6 +236,7 @@ impl Host {
     fn save_offsets(&mut self, now: Nanos) {
         let partitions = 0..self.blueprint.partitions;
         self.offsets = (now, partitions.map(|partition| self.trail.offsets(now, PartitionId(partition))).collect());
+        self.ceiling.wrote();
     }
 
     /// It dies. Of what its handles held, `land(partition, held)` frames of each partition landed; of the dead letters
@@ -260,16 +267,17 @@ impl Host {
     }
 
     /// Starts after a death: opens the disk, and reads the topic from the offsets on that the last run left. `is_cold`: no
-    /// broker can be reached, so the topic is read by [`Host::thaw`] later.
+    /// broker can be reached, so the topic is read by [`Host::thaw`] later; until then stamps are above the ceiling.
     ///
     /// # Errors
     /// What the disk says. The host is to be killed once more, and may begin again.
     pub fn begin(&mut self, is_cold: bool) -> Result<(), OpenError> {
         self.keeper_at = Nanos(0);
         self.attach()?;
+        self.ceiling = Ceiling::new(self.ceiling.written());
         if is_cold {
             self.trail = self.begin_trail();
-            let highest = self.highest_on_disk();
+            let highest = self.highest_on_disk().max(self.ceiling.written());
             for shard in &mut self.shards {
                 let warm_box = Arc::new(WarmBox::default());
                 shard.set_cold(Arc::clone(&warm_box), highest);

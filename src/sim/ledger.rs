@@ -155,8 +155,6 @@ pub struct Ledger {
     pub began_at: Nanos,
     /// Whether it has not read the topic yet.
     pub is_cold: bool,
-    /// Whether any life began so.
-    pub was_ever_cold: bool,
     /// Accepted, over all lives.
     pub accepted: u64,
     /// Of this life: accepted, acknowledged, given back.

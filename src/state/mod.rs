@@ -3,10 +3,13 @@
 //!
 //! `lock` is held while the router runs and names its process. `router.toml` holds the router's id, the number of this
 //! run, the topic and its pinned partition count; it is replaced as a whole: written aside, synced, renamed, and the
-//! directory synced. `offsets` holds how far each partition was acknowledged ([`offsets`]), replaced likewise.
+//! directory synced. `offsets` holds how far each partition was acknowledged ([`offsets`]) and what no stamp has reached
+//! ([`ceiling`]), replaced likewise.
 
+pub mod ceiling;
 pub mod offsets;
 
+pub use ceiling::Ceiling;
 pub use offsets::{OffsetTrail, Offsets, OffsetsFile, OffsetsRead, PartitionOffsets};
 
 use crate::config::{PARTITIONS, ROUTER_ID_BYTES};

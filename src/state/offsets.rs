@@ -1,6 +1,7 @@
 //! How far each partition was acknowledged: what a start reads the topic's tail from. `acked` is the last acknowledged
 //! offset, `from` the one that was the last a dedup ttl earlier, so that a start from there sees every key that the window
-//! still held, and whatever landed in the topic without an acknowledgement.
+//! still held, and whatever landed in the topic without an acknowledgement. Beside them stands the stamp ceiling
+//! ([`super::ceiling`]), which a start follows that cannot read the topic.
 //!
 //! The file is small (16 bytes a partition), has a version, the topic's name and a checksum, and is written whole: aside,
 //! synced, renamed, the directory synced. One that cannot be understood is no reason to refuse a start: without it the
@@ -9,6 +10,7 @@
 //! [`OffsetTrail`] is the memory behind `from`: pure, sized once, 16 samples a partition.
 
 use super::{StateDir, StateError, replace};
+use crate::hlc::Hlc;
 use crate::units::{Nanos, PartitionId};
 use std::fs;
 use std::io;
@@ -16,9 +18,12 @@ use std::path::{Path, PathBuf};
 
 const OFFSETS_FILE: &str = "offsets";
 const MAGIC: [u8; 8] = *b"fp-acked";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// As it was before there was a ceiling: the same without it. Still read.
+const VERSION_OLD: u16 = 1;
 /// Magic, version, length of the topic, number of partitions.
 const HEADER: usize = 16;
+const CEILING: usize = 8;
 const PARTITION: usize = 16;
 const CRC: usize = 4;
 
@@ -56,6 +61,8 @@ impl PartitionOffsets {
 pub struct Offsets {
     /// The topic.
     pub topic: String,
+    /// Above every stamp that was given out; [`Hlc::ZERO`]: not known.
+    pub ceiling: Hlc,
     /// By partition.
     pub partitions: Vec<PartitionOffsets>,
 }
@@ -70,7 +77,7 @@ pub enum OffsetsDamage {
         got: usize,
     },
     /// Of another version.
-    #[error("version {got}, this program reads {VERSION}")]
+    #[error("version {got}, this program reads {VERSION_OLD} and {VERSION}")]
     Version {
         /// The one that came.
         got: u16,
@@ -78,7 +85,7 @@ pub enum OffsetsDamage {
     /// Some byte is not what was written.
     #[error("its checksum does not match")]
     Checksum,
-    /// The topic is no text, or an offset is one that cannot be.
+    /// The topic is no text, the ceiling no date, or an offset is one that cannot be.
     #[error("{what} cannot be")]
     Content {
         /// What it holds.
@@ -87,10 +94,11 @@ pub enum OffsetsDamage {
 }
 
 impl Offsets {
-    /// Nothing known of any partition.
+    /// Nothing known of any partition, nor of a stamp.
     #[must_use]
     pub fn unknown(topic: &str, partitions: u32) -> Offsets {
-        Offsets { topic: topic.to_string(), partitions: vec![PartitionOffsets::UNKNOWN; partitions as usize] }
+        let partitions = vec![PartitionOffsets::UNKNOWN; partitions as usize];
+        Offsets { topic: topic.to_string(), ceiling: Hlc::ZERO, partitions }
     }
 
     /// The file's bytes.
@@ -100,11 +108,13 @@ impl Offsets {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let topic_len = u16::try_from(self.topic.len()).expect("a topic's name has at most 249 bytes");
-        let mut bytes = Vec::with_capacity(HEADER + self.topic.len() + self.partitions.len() * PARTITION + CRC);
+        let len = HEADER + CEILING + self.topic.len() + self.partitions.len() * PARTITION + CRC;
+        let mut bytes = Vec::with_capacity(len);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&topic_len.to_le_bytes());
         bytes.extend_from_slice(&(self.partitions.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.ceiling.0.to_le_bytes());
         bytes.extend_from_slice(self.topic.as_bytes());
         for PartitionOffsets { acked, from } in &self.partitions {
             bytes.extend_from_slice(&acked.to_le_bytes());
@@ -125,19 +135,26 @@ impl Offsets {
             return Err(layout);
         };
         let version = u16::from_le_bytes([head[8], head[9]]);
-        if version != VERSION {
-            return Err(OffsetsDamage::Version { got: version });
-        }
+        let ceiling_len = match version {
+            VERSION => CEILING,
+            VERSION_OLD => 0,
+            got => return Err(OffsetsDamage::Version { got }),
+        };
         let topic_len = usize::from(u16::from_le_bytes([head[10], head[11]]));
         let count = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
-        if bytes.len() as u64 != (HEADER + topic_len + CRC) as u64 + count as u64 * PARTITION as u64 {
+        if bytes.len() as u64 != (HEADER + ceiling_len + topic_len + CRC) as u64 + count as u64 * PARTITION as u64 {
             return Err(layout);
         }
         let Some((content, crc)) = bytes.split_last_chunk::<CRC>() else { return Err(layout) };
         if u32::from_le_bytes(*crc) != crc32c::crc32c(content) {
             return Err(OffsetsDamage::Checksum);
         }
-        let (topic, partitions) = content[HEADER..].split_at(topic_len);
+        let (ceiling, rest) = content[HEADER..].split_at(ceiling_len);
+        let ceiling = ceiling.first_chunk().map_or(Hlc::ZERO, |bytes| Hlc(u64::from_le_bytes(*bytes)));
+        if ceiling > Hlc::OBSERVED_MAX {
+            return Err(OffsetsDamage::Content { what: format!("a stamp ceiling of {ceiling}, after the year 9999,") });
+        }
+        let (topic, partitions) = rest.split_at(topic_len);
         let topic = std::str::from_utf8(topic)
             .map_err(|_| OffsetsDamage::Content { what: "a topic's name that is no text".into() })?;
         let (partitions, _) = partitions.as_chunks::<PARTITION>();
@@ -153,7 +170,7 @@ impl Offsets {
             if is_possible { Ok(offsets) } else { Err(OffsetsDamage::Content { what: what() }) }
         };
         let partitions = partitions.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-        Ok(Offsets { topic: topic.to_string(), partitions })
+        Ok(Offsets { topic: topic.to_string(), ceiling, partitions })
     }
 }
 
@@ -358,16 +375,44 @@ mod tests {
     fn sample() -> Offsets {
         let partitions = [(7, 3), (-1, -1), (i64::MAX, 0), (0, 0), (9, -1), (-1, 5)];
         let partitions = partitions.map(|(acked, from)| PartitionOffsets { acked, from }).to_vec();
-        Offsets { topic: "triggers".into(), partitions }
+        Offsets { topic: "triggers".into(), ceiling: Hlc::new(1_772_000_000_000, 5), partitions }
     }
 
     #[test]
     fn the_file_byte_for_byte() {
         let partitions = vec![PartitionOffsets { acked: 0x0102, from: -1 }];
-        let bytes = Offsets { topic: "ab".into(), partitions }.encode();
-        assert_eq!(bytes[..18], *b"fp-acked\x01\0\x02\0\x01\0\0\0ab");
-        assert_eq!(bytes[18..34], *b"\x02\x01\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
-        assert_eq!(bytes[34..], crc32c::crc32c(&bytes[..34]).to_le_bytes());
+        let bytes = Offsets { topic: "ab".into(), ceiling: Hlc(0x0304), partitions }.encode();
+        assert_eq!(bytes[..26], *b"fp-acked\x02\0\x02\0\x01\0\0\0\x04\x03\0\0\0\0\0\0ab");
+        assert_eq!(bytes[26..42], *b"\x02\x01\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
+        assert_eq!(bytes[42..], crc32c::crc32c(&bytes[..42]).to_le_bytes());
+    }
+
+    #[test]
+    fn a_file_of_the_version_without_a_ceiling_is_read() {
+        let body = b"fp-acked\x01\0\x02\0\x01\0\0\0ab\x02\x01\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff";
+        let bytes = [&body[..], &crc32c::crc32c(body).to_le_bytes()].concat();
+        let partitions = vec![PartitionOffsets { acked: 0x0102, from: -1 }];
+        assert_eq!(Offsets::decode(&bytes), Ok(Offsets { topic: "ab".into(), ceiling: Hlc::ZERO, partitions }));
+        for at in 0..bytes.len() {
+            assert!(Offsets::decode(&bytes[..at]).is_err(), "cut at {at}");
+        }
+        for version in [0, 3] {
+            let mut body = *body;
+            body[8] = version;
+            let bytes = [&body[..], &crc32c::crc32c(&body).to_le_bytes()].concat();
+            assert_eq!(Offsets::decode(&bytes), Err(OffsetsDamage::Version { got: version.into() }));
+        }
+    }
+
+    #[test]
+    fn a_ceiling_that_is_no_date_is_refused_with_a_good_checksum_too() {
+        for (ceiling, is_date) in [(Hlc::OBSERVED_MAX, true), (Hlc(Hlc::OBSERVED_MAX.0 + 1), false)] {
+            let bytes = Offsets { ceiling, ..sample() }.encode();
+            match Offsets::decode(&bytes) {
+                Ok(offsets) => assert!(is_date && offsets.ceiling == ceiling, "{ceiling}"),
+                Err(damage) => assert!(!is_date && matches!(damage, OffsetsDamage::Content { .. }), "{damage}"),
+            }
+        }
     }
 
     /// A partition whose records retention took has an end and nothing before it: no reason to disbelieve all the others.
@@ -401,7 +446,7 @@ mod tests {
     fn offsets_that_cannot_be_are_refused_with_a_good_checksum_too() {
         for (acked, from) in [(-2, -1), (5, -2), (5, 6)] {
             let partitions = vec![PartitionOffsets { acked, from }];
-            let damage = Offsets::decode(&Offsets { topic: "t".into(), partitions }.encode()).unwrap_err();
+            let damage = Offsets::decode(&Offsets { partitions, ..sample() }.encode()).unwrap_err();
             assert!(matches!(damage, OffsetsDamage::Content { .. }), "{acked} {from}: {damage}");
         }
     }

@@ -1,7 +1,7 @@
 //! What a hostile reader found in the diversion: each a way to lose, turn around or hold up triggers for good.
 
 use crate::support::model::{Draft, trigger};
-use crate::support::rig::{Rig, small_config, spill_limits};
+use crate::support::rig::{Death, Rig, small_config, spill_limits};
 use fencepost::breaker::Cause;
 use fencepost::hlc::Hlc;
 use fencepost::ingress::Refused;
@@ -11,7 +11,7 @@ use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::{Key, Reason};
-use fencepost::units::PartitionId;
+use fencepost::units::{Nanos, PartitionId};
 use fencepost::wire;
 use std::sync::Arc;
 
@@ -220,6 +220,69 @@ fn s6_a_cold_start_stamps_above_what_lies_on_disk() {
     let mut stamps = Vec::new();
     rig.each_frame_on_disk(|frame| stamps.push(wire::decode(frame).unwrap().frame.hlc));
     assert!(stamps.iter().all(|stamp| *stamp > highest), "{stamps:?}, not above {highest:?}");
+}
+
+/// S6 with the broker away at the next start: the topic's tail is not known, and the wall clock is an hour back. What the
+/// last run stamped is below the file of offsets' ceiling, and that is what the cold start stamps above; also one after
+/// another cold start, which stamped nothing, and one whose last run saw the wall clock step forward just before its end.
+#[test]
+fn s6_a_cold_start_with_the_wall_an_hour_back_stamps_above_the_last_life() {
+    for forward_s in [0, 3, 7_200] {
+        let mut rig = Rig::spilling(&small_config(), 1);
+        for _ in 0..30 {
+            rig.submit_fresh("device", 1);
+            rig.pass_ms(100);
+            rig.broker().ack_all();
+        }
+        rig.clock.step_wall(forward_s * 1_000_000);
+        rig.pass_ms(21); // a submit reads the wall clock every 20 ms
+        rig.submit_fresh("device", 1);
+        rig.turn();
+        rig.broker().ack_all();
+        rig.turn();
+        rig.read_logs();
+        let of_topic: Vec<Hlc> =
+            rig.broker().state().log.iter().map(|record| wire::decode(&record.value).unwrap().frame.hlc).collect();
+        assert_eq!((of_topic.len(), rig.settled(0)), (31, 31));
+        let highest = *of_topic.iter().max().unwrap();
+        // Nothing lies on disk: the file of offsets alone knows of those stamps.
+        rig.clock.step_wall(-(forward_s + 3_600) * 1_000_000);
+        rig.restart_cold(Nanos::from_millis(1_000));
+        rig.pass_ms(2_000);
+        rig.restart_cold(Nanos::from_millis(1_000));
+        rig.submit_fresh("device", 3);
+        rig.pass_ms(20);
+        let mut stamps = Vec::new();
+        rig.each_frame_on_disk(|frame| stamps.push(wire::decode(frame).unwrap().frame.hlc));
+        assert_eq!(stamps.len(), 3);
+        assert!(stamps.iter().all(|stamp| *stamp > highest), "{stamps:?}, not above {highest:?}");
+        let ahead_ms = stamps.iter().map(|stamp| stamp.ms().0).max().unwrap() - highest.ms().0;
+        assert!(ahead_ms <= 6_000, "{ahead_ms} ms above the last life, more than the margin");
+        // The model checks the stamps of each device once they land.
+        rig.host.thaw();
+        rig.broker().state().acks_by_itself = true;
+        rig.finish();
+        assert_eq!(rig.broker().state().log.len(), 34);
+    }
+}
+
+/// A start that reads the topic stamps above what it holds, and not by the ceiling's margin more.
+#[test]
+fn s6_a_start_that_reads_the_topic_does_not_run_ahead_by_the_margin() {
+    let mut rig = Rig::spilling(&small_config(), 1);
+    rig.submit_fresh("device", 1);
+    rig.turn();
+    rig.broker().ack_all();
+    rig.pass_ms(1_500);
+    rig.restart(Death::Process, Nanos::from_millis(100), |_, _| 0);
+    let wall = rig.clock.wall_ms();
+    rig.submit_fresh("device", 1);
+    rig.turn();
+    rig.broker().ack_all();
+    rig.turn();
+    let newest =
+        rig.broker().state().log.iter().map(|record| wire::decode(&record.value).unwrap().frame.hlc.ms()).max();
+    assert_eq!(newest.map(|ms| ms.0), Some(wall as i64));
 }
 
 /// D8 with the broker away at start: what was sent again before the topic could be read meets what the topic holds.

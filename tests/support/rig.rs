@@ -218,7 +218,16 @@ impl Rig {
     /// The router dies and begins again after `away`. Of what its handles held, `land(partition, held)` frames of each
     /// partition landed; of the dead letters that were posted, as many as `land(0, posted)` says. It reads of the topic
     /// what its file of offsets says, and each caller has its unsettled triggers to be sent again.
-    pub fn restart(&mut self, death: Death, away: Nanos, mut land: impl FnMut(u32, usize) -> usize) {
+    pub fn restart(&mut self, death: Death, away: Nanos, land: impl FnMut(u32, usize) -> usize) {
+        self.begin_again(death, away, false, land);
+    }
+
+    /// Killed, with nothing landing, and begun again with the broker away: `host.thaw()` brings it back.
+    pub fn restart_cold(&mut self, away: Nanos) {
+        self.begin_again(Death::Process, away, true, |_, _| 0);
+    }
+
+    fn begin_again(&mut self, death: Death, away: Nanos, is_cold: bool, mut land: impl FnMut(u32, usize) -> usize) {
         let mut backlogs = Vec::new();
         for mut caller in self.callers.drain(..) {
             let settled = caller.ingress.settled().0 as usize;
@@ -232,7 +241,7 @@ impl Rig {
         self.host.clock.advance(away);
         self.model.now = self.host.clock.mono();
         self.host.disk.heal();
-        self.host.begin(false).expect("a sound disk opens");
+        self.host.begin(is_cold).expect("a sound disk opens");
         self.look_at_disk();
         self.model.check_kept();
         for backlog in backlogs {

@@ -30,7 +30,7 @@ impl Check for Stamps {
         if entry.landed > 0 || fell_behind(ledger, id, last.map(|(id, _)| id)) {
             return Ok(());
         }
-        if let Some((before, stamp)) = last.filter(|(_, stamp)| *stamp >= frame.hlc && !ledger.was_ever_cold) {
+        if let Some((before, stamp)) = last.filter(|(_, stamp)| *stamp >= frame.hlc) {
             return Err(format!(
                 "the stamp of submit {id}, {:#x}, does not rise above {stamp:#x} of submit {before} of its device",
                 frame.hlc

@@ -95,7 +95,6 @@ impl World {
                     return Err(Violation { check: "start", what: format!("a sound disk is refused: {error}") });
                 }
                 self.ledger.is_cold = is_cold;
-                self.ledger.was_ever_cold |= is_cold;
                 if is_cold {
                     let now = self.host.clock.mono();
                     self.broker_away = now + Nanos::from_millis(u64::from(random.below(30_000)));
