@@ -332,6 +332,11 @@ impl Host {
             return;
         }
         self.common.shared().spill_rest();
+        // As the disk thread does: dead letters do not wait for their topic any more.
+        let now = self.clock.mono();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.close_letters(now);
+        }
         let until = self.clock.mono() + STOP_LIMIT;
         while !self.may_leave(true) && self.clock.mono() < until {
             self.turn();
