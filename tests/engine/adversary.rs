@@ -282,7 +282,7 @@ fn s6_a_start_that_reads_the_topic_does_not_run_ahead_by_the_margin() {
     rig.turn();
     let newest =
         rig.broker().state().log.iter().map(|record| wire::decode(&record.value).unwrap().frame.hlc.ms()).max();
-    assert_eq!(newest.map(|ms| ms.0), Some(wall as i64));
+    assert_eq!(newest.map(|ms| ms.0), Some(wall));
 }
 
 /// D8 with the broker away at start: what was sent again before the topic could be read meets what the topic holds.

@@ -10,7 +10,7 @@ use fencepost::partition::partition_of;
 use fencepost::shard::shared::Failed;
 use fencepost::shard::{Policy, Shard};
 use fencepost::sim::clock::SimClock;
-pub use fencepost::sim::host::{Death, LETTER_DIR, SPILL_DIR, small_spill as spill_limits};
+pub use fencepost::sim::host::{Death, SPILL_DIR, small_spill as spill_limits};
 use fencepost::sim::host::{Host, assemble as assemble_as};
 use fencepost::sink::steered::{Broker, SteeredSink};
 use fencepost::spill::faulty::FaultyDisk;
