@@ -5,7 +5,7 @@ use super::order::{LetterOrder, News};
 use super::{KeeperEnd, tell};
 use crate::letter::{Desk, Headers, Letter, LetterSink, Notes, Reason, Settled, TakeError};
 use crate::spill::Disk;
-use crate::units::Nanos;
+use crate::units::{Nanos, PartitionId, UnixMs};
 use crate::wire;
 
 /// Marks the token of a caller's letter; below are its lane and its seq.
@@ -44,7 +44,8 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                 let KeeperEnd { letters, news, .. } = end;
                 let Some((head, body)) = letters.front() else { break };
                 let order = LetterOrder::decode(&head, body);
-                match take(&mut self.desk, &self.topic, &self.router, shard, &order, now) {
+                let token = (shard as u64) << 32 | u64::from(order.slot);
+                match self.take(token, &Case::from(&order), now) {
                     Ok(()) => {}
                     Err(TakeError::Full) => break,
                     Err(error @ TakeError::TooLong { .. }) => {
@@ -70,7 +71,7 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
                 let Some((head, body)) = letters.front() else { break };
                 let given = CallerLetter::decode(&head, body);
                 let token = OF_CALLER | (lane as u64) << LANE_SHIFT | given.seq;
-                match take_given(&mut self.desk, &self.topic, &self.router, token, &given, now) {
+                match self.take(token, &Case::from(&given), now) {
                     Ok(()) => report.taken(given.seq),
                     Err(TakeError::Full) => break,
                     Err(error @ TakeError::TooLong { .. }) => {
@@ -85,6 +86,35 @@ impl<L: LetterSink, D: Disk> LetterRoom<L, D> {
             caller.report.tick();
         }
         worked
+    }
+
+    /// Puts the notes together and hands the letter to the desk.
+    fn take(&mut self, token: u64, case: &Case<'_>, now: Nanos) -> Result<(), TakeError> {
+        // Bytes that cannot be read, raw or from the disk, have no key that we know.
+        let decoded = if case.is_raw { None } else { wire::decode(case.body).ok() };
+        let printed = decoded.as_ref().map(|decoded| decoded.frame.key().to_string());
+        let notes = Notes {
+            reason: case.reason,
+            stage: case.stage,
+            topic: &self.topic,
+            partition: (!case.is_raw).then_some(case.partition.0),
+            attempts: case.attempts,
+            first_failure: case.failed,
+            last_failure: case.failed,
+            key: printed.as_deref().unwrap_or(""),
+            replays: 0,
+            router: &self.router,
+            detail: case.detail,
+        };
+        let letter = Letter {
+            partition: case.partition,
+            key: decoded.as_ref().map(|decoded| decoded.frame.device_id),
+            value: Some(case.body),
+            headers: Headers::default(),
+            record_time: case.given.or(decoded.as_ref().map(|decoded| decoded.frame.accepted.as_ms())),
+            notes,
+        };
+        self.desk.take(token, &letter, now)
     }
 
     /// Everything that waits goes to the disk at once.
@@ -112,72 +142,49 @@ fn report(ends: &mut [KeeperEnd], callers: &mut [CallerLine], token: u64, settle
     tell(&mut ends[shard].news, news);
 }
 
-/// A caller's letter: a frame with its key, or bytes that are no trigger.
-fn take_given<L: LetterSink, D: Disk>(
-    desk: &mut Desk<L, D>,
-    topic: &str,
-    router: &str,
-    token: u64,
-    given: &CallerLetter<'_>,
-    now: Nanos,
-) -> Result<(), TakeError> {
-    let decoded = if given.is_raw { None } else { wire::decode(given.body).ok() };
-    let printed = decoded.as_ref().map(|decoded| decoded.frame.key().to_string());
-    let notes = Notes {
-        reason: Reason::from_text(given.reason),
-        stage: if given.is_raw { "source" } else { "submit" },
-        topic,
-        partition: (!given.is_raw).then_some(given.partition.0),
-        attempts: 0,
-        first_failure: given.given,
-        last_failure: given.given,
-        key: printed.as_deref().unwrap_or(""),
-        replays: 0,
-        router,
-        detail: given.detail,
-    };
-    let letter = Letter {
-        partition: given.partition,
-        key: decoded.as_ref().map(|decoded| decoded.frame.device_id),
-        value: Some(given.body),
-        headers: Headers::default(),
-        record_time: Some(given.given),
-        notes,
-    };
-    desk.take(token, &letter, now)
+/// What is known of a letter before its bytes are looked at, whoever hands it over.
+struct Case<'a> {
+    reason: Reason<'a>,
+    stage: &'static str,
+    partition: PartitionId,
+    attempts: u32,
+    failed: UnixMs,
+    /// When a caller gave it; a shard's letter keeps the time at which its trigger was accepted.
+    given: Option<UnixMs>,
+    /// The bytes are no trigger: no key, and no partition they were meant for.
+    is_raw: bool,
+    body: &'a [u8],
+    detail: &'a str,
 }
 
-fn take<L: LetterSink, D: Disk>(
-    desk: &mut Desk<L, D>,
-    topic: &str,
-    router: &str,
-    shard: usize,
-    order: &LetterOrder<'_>,
-    now: Nanos,
-) -> Result<(), TakeError> {
-    // A record of the disk that cannot be read has no key that we know.
-    let decoded = wire::decode(order.frame).ok();
-    let printed = decoded.as_ref().map(|decoded| decoded.frame.key().to_string());
-    let notes = Notes {
-        reason: Reason::from_number(order.reason, "").unwrap_or(Reason::Other("unknown")),
-        stage: order.stage.name(),
-        topic,
-        partition: Some(order.partition.0),
-        attempts: order.attempts.into(),
-        first_failure: order.failed,
-        last_failure: order.failed,
-        key: printed.as_deref().unwrap_or(""),
-        replays: 0,
-        router,
-        detail: order.detail,
-    };
-    let letter = Letter {
-        partition: order.partition,
-        key: decoded.as_ref().map(|decoded| decoded.frame.device_id),
-        value: Some(order.frame),
-        headers: Headers::default(),
-        record_time: decoded.as_ref().map(|decoded| decoded.frame.accepted.as_ms()),
-        notes,
-    };
-    desk.take((shard as u64) << 32 | u64::from(order.slot), &letter, now)
+impl<'a> From<&LetterOrder<'a>> for Case<'a> {
+    fn from(order: &LetterOrder<'a>) -> Case<'a> {
+        Case {
+            reason: Reason::from_number(order.reason, "").unwrap_or(Reason::Other("unknown")),
+            stage: order.stage.name(),
+            partition: order.partition,
+            attempts: order.attempts.into(),
+            failed: order.failed,
+            given: None,
+            is_raw: false,
+            body: order.frame,
+            detail: order.detail,
+        }
+    }
+}
+
+impl<'a> From<&CallerLetter<'a>> for Case<'a> {
+    fn from(given: &CallerLetter<'a>) -> Case<'a> {
+        Case {
+            reason: Reason::from_text(given.reason),
+            stage: if given.is_raw { "source" } else { "submit" },
+            partition: given.partition,
+            attempts: 0,
+            failed: given.given,
+            given: Some(given.given),
+            is_raw: given.is_raw,
+            body: given.body,
+            detail: given.detail,
+        }
+    }
 }

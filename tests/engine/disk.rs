@@ -149,28 +149,29 @@ fn a_lost_record_is_counted_once_and_the_sum_holds() {
     }
 }
 
+/// A spill of 201 records that has room for so many marks, being drained. The first is refused for itself, and its dead
+/// letter is not durable: its record stays in front of all others.
+fn with_a_head_that_stays(marks: usize) -> Rig {
+    let mut config = small_config();
+    config.dedup.ttl = Duration::from_secs(600);
+    // All of it before the dead letter has waited so long that it is written to the disk.
+    config.breaker.reset = Duration::from_millis(300);
+    let mut rig = Rig::with_disk(&config, 1, SpillLimits { marks, ..spill_limits(1) }, FaultyDisk::new(3));
+    rig.submit_fresh("poison", 1);
+    rig.pass_ms(1_100);
+    rig.submit_fresh("device", 200);
+    rig.pass_ms(50);
+    rig.letters.state().is_away = true;
+    rig.broker().refuse(0, 0, 1, Fault::Frame(10), Persisted::No, false);
+    rig
+}
+
 /// More is done with out of its turn than the disk can remember: what is not marked is found again after a crash, and
 /// looked up in the topic; nothing is sent twice, nothing is counted twice.
 #[test]
 fn marks_beyond_their_room_cost_a_look_and_nothing_else() {
-    for (death, limits) in [
-        (Death::Process, SpillLimits { marks: 16, ..spill_limits(1) }),
-        (Death::Machine, SpillLimits { marks: 16, ..spill_limits(1) }),
-        (Death::Process, SpillLimits { marks: 0, ..spill_limits(1) }),
-    ] {
-        let marks = limits.marks;
-        let mut config = small_config();
-        config.dedup.ttl = Duration::from_secs(600);
-        // All of it before the dead letter has waited so long that it is written to the disk.
-        config.breaker.reset = Duration::from_millis(300);
-        let mut rig = Rig::with_disk(&config, 1, limits, FaultyDisk::new(3));
-        rig.submit_fresh("poison", 1);
-        rig.pass_ms(1_100);
-        rig.submit_fresh("device", 200);
-        rig.pass_ms(50);
-        // The first is refused for itself, and its dead letter is not durable: its record stays in front of all others.
-        rig.letters.state().is_away = true;
-        rig.broker().refuse(0, 0, 1, Fault::Frame(10), Persisted::No, false);
+    for (death, marks) in [(Death::Process, 16), (Death::Machine, 16), (Death::Process, 0)] {
+        let mut rig = with_a_head_that_stays(marks);
         rig.turn();
         for _ in 0..400 {
             rig.pass_ms(5);
@@ -202,16 +203,7 @@ fn marks_beyond_their_room_cost_a_look_and_nothing_else() {
 /// The marks are full and then the head is done with: everything is released, and the spill is empty.
 #[test]
 fn what_found_no_mark_is_released_with_what_held_it() {
-    let limits = SpillLimits { marks: 16, ..spill_limits(1) };
-    let mut config = small_config();
-    config.breaker.reset = Duration::from_millis(300);
-    let mut rig = Rig::with_disk(&config, 1, limits, FaultyDisk::new(3));
-    rig.submit_fresh("poison", 1);
-    rig.pass_ms(1_100);
-    rig.submit_fresh("device", 200);
-    rig.pass_ms(50);
-    rig.letters.state().is_away = true;
-    rig.broker().refuse(0, 0, 1, Fault::Frame(10), Persisted::No, false);
+    let mut rig = with_a_head_that_stays(16);
     rig.broker().state().acks_by_itself = true;
     rig.pass_ms(1_000);
     assert_eq!((rig.counts().delivered, rig.spill().partition(P0).released), (200, 0));
