@@ -127,8 +127,7 @@ fn from_disk(bytes: &[u8]) {
     assert_eq!(letter.is_some(), read.is_some());
     let Some(meta) = read else { return };
     assert_eq!(meta.headers.iter().count(), meta.headers.len());
-    let count = meta.headers.len();
-    assert_eq!(meta.headers.is_empty(), count == 0);
+    assert_eq!(meta.headers.is_empty(), meta.headers.iter().next().is_none());
     assert_eq!(meta.notes, meta.notes.bounded());
     // A reason's number alone is read, and written with its name.
     let most = bytes.len() + meta.notes.reason.text().len();
