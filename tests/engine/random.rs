@@ -9,8 +9,8 @@ use crate::support::model::Draft;
 use crate::support::rig::{Rig, small_config, spill_limits};
 use fencepost::ingress::{Refused, ShedWhy};
 use fencepost::sim::random::Random;
-use fencepost::sink::steered::Broker;
-use fencepost::sink::{Fault, Persisted};
+pub use fencepost::sim::world::refuse as refuse_something;
+use fencepost::sink::Fault;
 use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::{Priority, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,30 +168,6 @@ fn play(seed: u64, plan: &Plan) -> Met {
         spilled: counts.spilled,
         drained: counts.drained,
         breakers_opened: rig.common.shard_pages.iter().map(|page| page.breakers_opened.get()).sum(),
-    }
-}
-
-/// What is in flight of one partition is refused: for itself or for the partition, certain or not.
-pub fn refuse_something(broker: &Broker, random: &mut Random) {
-    let partitions = broker.partitions();
-    if partitions.is_empty() {
-        return;
-    }
-    let partition = partitions[random.below(partitions.len() as u32) as usize];
-    let count = 1 + random.below(12) as usize;
-    let skip = if random.below(4) == 0 { random.below(4) as usize } else { 0 };
-    let (fault, persisted) = match random.below(9) {
-        0..3 => (Fault::Frame(10), Persisted::No),
-        3..6 => (Fault::Partition(44), Persisted::No),
-        // Refused on a later try, when the first one had timed out.
-        6 => (Fault::Frame(10), Persisted::Possibly),
-        _ => (Fault::Partition(20), Persisted::Possibly),
-    };
-    let lands = persisted == Persisted::Possibly && skip == 0 && random.below(2) == 0;
-    if skip == 0 && random.below(4) == 0 {
-        broker.refuse_named(partition, count, random.below(count as u32) as usize, 10);
-    } else {
-        broker.refuse(partition, skip, count, fault, persisted, lands);
     }
 }
 

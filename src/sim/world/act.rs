@@ -181,7 +181,7 @@ impl World {
 }
 
 /// What is in flight of one partition is refused: for itself or for the partition, surely or perhaps.
-fn refuse(broker: &Broker, random: &mut Random) {
+pub fn refuse(broker: &Broker, random: &mut Random) {
     let partitions = broker.partitions();
     if partitions.is_empty() {
         return;

@@ -3,6 +3,8 @@
 mod act;
 mod lives;
 
+pub use act::refuse;
+
 use super::checks::{self, Check};
 use super::clock::SimClock;
 use super::host::{Death, Host, id_of, small_spill};
