@@ -370,7 +370,7 @@ impl World {
         Ok(())
     }
 
-    /// All faults are over. Everything settles within [`SETTLE_LIMIT`], breakers close, the spill is empty, and all that was
+    /// All faults are over. Everything settles within ten simulated minutes, breakers close, the spill is empty, and all that was
     /// accepted is where it belongs.
     ///
     /// # Errors
