@@ -56,6 +56,8 @@ pub struct Entry {
     pub buried: u32,
     /// A watermark has passed it.
     pub is_settled: bool,
+    /// When.
+    pub settled_at: Nanos,
     /// The router died since it was accepted first.
     pub is_old: bool,
     /// It may be in the topic without the router being told.
@@ -193,6 +195,7 @@ impl Ledger {
             failed: None,
             buried: 0,
             is_settled: false,
+            settled_at: Nanos(0),
             is_old: false,
             is_uncertain: false,
             is_dropped: false,
@@ -306,7 +309,10 @@ impl Ledger {
                 self.entries[id as usize].failed = Some(reason);
                 self.life.2 += 1;
             }
-            Event::Passed { id } => self.entries[id as usize].is_settled = true,
+            Event::Passed { id } => {
+                let entry = &mut self.entries[id as usize];
+                (entry.is_settled, entry.settled_at) = (true, now);
+            }
             Event::Died => {
                 self.life = (0, 0, 0);
                 self.died_at = now;

@@ -59,7 +59,9 @@ impl Check for Window {
                 // Nothing says when it became a dead letter.
                 last_of_key.entry(entry.key).or_default().push(ledger.now);
             } else if entry.landed > 0 {
-                last_of_key.entry(entry.key).or_default().push(entry.landed_at);
+                // Until the router is told it is pending, which never expires; the watermark passes it later still.
+                let known_at = if entry.is_settled { entry.landed_at.max(entry.settled_at) } else { ledger.now };
+                last_of_key.entry(entry.key).or_default().push(known_at);
             }
         }
         for (id, entry) in ledger.accepted() {
