@@ -53,15 +53,15 @@ impl Check for Window {
     /// What has no record of its own repeats something that was in the window when it came.
     fn at_end(&mut self, ledger: &Ledger, host: &mut Host) -> Result<(), String> {
         let on_disk = host.ids_on_disk();
-        let mut last_of_key = HashMap::<u32, Vec<Nanos>>::new();
+        let mut last_of_key = HashMap::<u32, Vec<(Nanos, Nanos)>>::new();
         for (id, entry) in ledger.accepted() {
             if entry.buried > 0 || on_disk.contains(&id) {
                 // Nothing says when it became a dead letter.
-                last_of_key.entry(entry.key).or_default().push(ledger.now);
+                last_of_key.entry(entry.key).or_default().push((ledger.now, ledger.now));
             } else if entry.landed > 0 {
                 // Until the router is told it is pending, which never expires; the watermark passes it later still.
                 let known_at = if entry.is_settled { entry.landed_at.max(entry.settled_at) } else { ledger.now };
-                last_of_key.entry(entry.key).or_default().push(known_at);
+                last_of_key.entry(entry.key).or_default().push((known_at, entry.landed_at));
             }
         }
         for (id, entry) in ledger.accepted() {
@@ -71,7 +71,9 @@ impl Check for Window {
             }
             let Some(others) = last_of_key.get(&entry.key) else { continue };
             // A start that came between gives a key its time anew.
-            let is_near = |until: &Nanos| *until + self.ttl >= entry.accepted_at || *until < ledger.began_at;
+            let is_near = |(known_at, landed_at): &(Nanos, Nanos)| {
+                *known_at + self.ttl >= entry.accepted_at || *landed_at < ledger.began_at
+            };
             let is_explained = others.iter().any(is_near);
             if !is_explained {
                 return Err(format!(
