@@ -130,6 +130,7 @@ fn assemble(shards: u16, clock: &ModelClock) -> Assembly<NullSink, ModelClock> {
         policy: Policy::Refuse,
         has_disk: false,
         has_letters: false,
+        hash_seed: None,
     };
     let made = Assembly::new::<Infallible>(&blueprint, clock.clone(), |_, _| Ok(NullSink::new(0, 64)));
     match made {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[test]
 fn a_gate_never_opens_again_and_a_broken_one_stays_broken() {
     explore(None, || {
-        let shared = Arc::new(Shared::new(1));
+        let shared = Arc::new(Shared::new(1, 1));
         let closers = [Gate::Stopping, Gate::Broken].map(|gate| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.close(gate))
@@ -33,7 +33,7 @@ impl Fences for List {
 #[test]
 fn a_shard_ends_with_the_newest_list_of_fences() {
     explore(None, || {
-        let shared = Arc::new(Shared::new(1));
+        let shared = Arc::new(Shared::new(1, 1));
         let setting = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || (1..=2).for_each(|number| shared.set_fences(Some(Arc::new(List(number))))))
