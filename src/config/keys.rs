@@ -315,7 +315,7 @@ pub(super) static KEYS: &[Key] = &[
         rule: "memory is sized at start",
         |config| whole(config.inflight.total as u64)),
     key!("inflight.waiting", Kind::Whole(INFLIGHT_WAITING),
-        "Accepted triggers that may wait in the shards behind a full window, over all shards and split evenly.",
+        "Accepted triggers that may wait in the shards behind a full window, over all shards and split evenly. With a spill, up to an eighth of all places, those of `inflight.total` included, is kept for what comes back from it.",
         fix: "half of inflight.total is a good start",
         rule: "what was accepted is kept, in order, within sized memory",
         |config| whole(config.inflight.waiting as u64)),

@@ -138,17 +138,8 @@ impl ShardEnd {
         self.drained.peek().is_some()
     }
 
-    /// The next drained record, or the end of a read. `is_welcome` is asked with the bytes of the record's frame before
-    /// it is taken; false leaves it where it is.
-    pub fn drained<T>(
-        &mut self,
-        is_welcome: impl FnOnce(usize) -> bool,
-        take: impl FnOnce(Parcel<'_>) -> T,
-    ) -> Option<T> {
-        let head = self.drained.peek()?;
-        if !is_welcome(Parcel::frame_bytes(&head)) {
-            return None;
-        }
+    /// The next drained record, or the end of a read.
+    pub fn drained<T>(&mut self, take: impl FnOnce(Parcel<'_>) -> T) -> Option<T> {
         let (head, body) = self.drained.read()?;
         Some(take(Parcel::decode(&head, body)))
     }

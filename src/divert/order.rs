@@ -257,11 +257,6 @@ impl<'a> Parcel<'a> {
         }
     }
 
-    /// Bytes of the frame behind this head; 0 for the end of a read.
-    pub(super) fn frame_bytes(head: &[u8; HEAD]) -> usize {
-        small(head, 8) as usize
-    }
-
     pub(super) fn decode(head: &[u8; HEAD], frame: &'a [u8]) -> Parcel<'a> {
         let (partition, number) = (PartitionId(small(head, 4)), large(head));
         match head[0] {

@@ -38,6 +38,8 @@ pub struct Diversion {
     pub recovered_upto: u64,
     /// A read is under way.
     pub is_reading: bool,
+    /// How many records of it are still to come, at most.
+    pub promised: u32,
     /// What is diverted goes to the dead letters, not to the disk.
     pub to_letters: bool,
     /// Whether the shard looks at it in each turn.
@@ -69,6 +71,7 @@ impl Diversion {
         read_next: 1,
         recovered_upto: 0,
         is_reading: false,
+        promised: 0,
         to_letters: false,
         listed: false,
         epoch: 1,

@@ -6,13 +6,14 @@
 //!
 //! A trigger on disk is settled: its watermark may pass. It leaves `in_spill` when its fate is known.
 
+use super::drain_room::DrainRoom;
 use super::flight::{Copy, Mode, NONE, Phase};
 use super::shared::FailedReason;
 use super::{Core, Policy};
 use crate::breaker::Permit;
 use crate::divert::{News, Order, ShardEnd};
 use crate::sink::Sink;
-use crate::slab::SlotId;
+use crate::slab::{Kept, SlotId};
 use crate::spill::Kind;
 use crate::units::{Nanos, Now};
 
@@ -35,12 +36,8 @@ impl<S: Sink> Core<S> {
                 break;
             }
             heard += self.hear_news(&mut disk, now);
-            let (slots, pages) = (self.slab.free_slots(), self.slab.free_pages());
-            let is_welcome = |frame_bytes: usize| frame_bytes == 0 || (slots > 0 && pages > 0);
-            if disk.drained(is_welcome, |parcel| self.take_parcel(&parcel, now)).is_none() {
-                break;
-            }
-            heard += 1;
+            let taken = disk.drained(|parcel| self.take_parcel(&parcel, now));
+            heard += usize::from(taken.is_some());
         }
         self.disk = Some(disk);
         heard
@@ -206,7 +203,7 @@ impl<S: Sink> Core<S> {
         }
     }
 
-    /// Asks for the next records of a partition, as far as its line has room for them.
+    /// Asks for the next records of a partition, as far as its line and the shard have room for them.
     fn ask_for_records(&mut self, index: u32, disk: &mut ShardEnd) {
         let (line, diversion) = (&self.lines[index as usize], &self.diversions[index as usize]);
         if diversion.parked == 0 || diversion.is_reading || self.is_cold || self.is_stopping() {
@@ -221,15 +218,25 @@ impl<S: Sink> Core<S> {
             Permit::Flow if line.mode == Mode::Careful => u32::from(line.length == 0),
             Permit::Flow => READ_MOST.min((self.limits.inflight_partition / 2).max(1).saturating_sub(line.length)),
         };
-        let has_slots = self.slab.free_slots() > self.slab.slots() / 8 + most as usize
-            && self.slab.free_pages() > self.slab.pages() / 8;
-        if most == 0 || !has_slots {
+        let most = self.drain_room.as_ref().map_or(0, |room| room.most(&self.slab, most, line.length == 0));
+        if most == 0 {
             return;
         }
         let order = Order::Read { partition: self.partition(index), from: diversion.read_next, most };
         if disk.order(&order) {
-            self.diversions[index as usize].is_reading = true;
+            let diversion = &mut self.diversions[index as usize];
+            (diversion.is_reading, diversion.promised) = (true, most);
+            self.change_drain_room(|room| room.promise(most));
         }
+    }
+
+    pub(super) fn change_drain_room(&mut self, change: impl FnOnce(&mut DrainRoom)) {
+        change(self.drain_room.as_mut().expect("what comes from the disk has its room"));
+        self.keep_drain_room();
+    }
+
+    pub(super) fn keep_drain_room(&mut self) {
+        self.slab.keep(self.drain_room.map_or(Kept::default(), |room| room.kept()));
     }
 
     fn release_copies(&mut self, index: u32, disk: &mut ShardEnd) {

@@ -1,6 +1,7 @@
 //! What comes back from the disk, and how a partition is live again.
 
 use super::Core;
+use super::drain_room::DrainRoom;
 use super::flight::{Copy, Flight, Mode, NO_RING, NONE, Phase};
 use super::shared::FailedReason;
 use crate::breaker::Permit;
@@ -21,6 +22,7 @@ impl<S: Sink> Core<S> {
                 debug_assert!(sequence >= diversion.read_next, "{partition:?}: {sequence} was read before");
                 diversion.read_next = sequence + 1;
                 diversion.parked -= 1;
+                diversion.promised -= 1;
                 self.take_drained(index, sequence, frame, now);
             }
             Parcel::Done { partition, next, lost } => {
@@ -28,6 +30,7 @@ impl<S: Sink> Core<S> {
                 let diversion = &mut self.diversions[index as usize];
                 diversion.read_next = diversion.read_next.max(next);
                 diversion.is_reading = false;
+                let broken_off = std::mem::take(&mut diversion.promised);
                 diversion.parked -= lost;
                 let known = lost.min(diversion.known_lost);
                 diversion.known_lost -= known;
@@ -37,6 +40,7 @@ impl<S: Sink> Core<S> {
                     self.page.corrupt.add(fresh);
                     log::error!("partition {partition}: the disk lost {fresh} settled triggers below record {next}");
                 }
+                self.change_drain_room(|room| room.break_off(broken_off));
                 if lost > 0 {
                     // Nothing else will say of them that they are done with, if they are the last.
                     self.record_done(index, next - 1);
@@ -47,7 +51,8 @@ impl<S: Sink> Core<S> {
 
     /// A record that comes back: through the window once more, and to the end of its line.
     fn take_drained(&mut self, index: u32, sequence: u64, frame: &[u8], now: Now) {
-        let slot = self.slab.take(frame.len()).expect("a record is taken only when there is room");
+        let slot = self.slab.take_kept(frame.len()).expect("a record was asked for only when there was room");
+        self.change_drain_room(DrainRoom::came);
         self.slab.frame_mut(slot).copy_from_slice(frame);
         self.page.drained.add(1);
         self.flights[slot.0 as usize] = Flight {

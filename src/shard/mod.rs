@@ -7,6 +7,7 @@ mod copies;
 pub mod diversion;
 mod divert;
 mod drain;
+mod drain_room;
 pub mod flight;
 pub mod idle;
 mod letters;
@@ -32,6 +33,7 @@ use crate::trigger::Key;
 use crate::units::{Nanos, PartitionId, ShardId, UnixMicros};
 use crate::wire::Frame;
 use diversion::Diversion;
+use drain_room::DrainRoom;
 use flight::{Flight, Line, Phase};
 use foldhash::fast::FixedState;
 use settled::Outstanding;
@@ -204,6 +206,8 @@ struct Core<S: Sink> {
     sequences: Box<[u64]>,
     /// Partitions that a turn looks after.
     diverted: Vec<u32>,
+    /// Slots for what comes back; none without a spill.
+    drain_room: Option<DrainRoom>,
     /// Records that are done with out of their turn.
     marks: VecDeque<(u32, u64)>,
     /// Records that are in no line and not done with: of dead letters that are not durable yet, and of repeats that wait.
@@ -298,6 +302,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             diversions: vec![Diversion::NONE; owned as usize].into_boxed_slice(),
             sequences: vec![0; limits.slab.slots].into_boxed_slice(),
             diverted: Vec::with_capacity(owned as usize),
+            drain_room: None,
             marks: VecDeque::with_capacity(1_024),
             held_back: Vec::new(),
             letters: VecDeque::with_capacity(1_024),
@@ -377,6 +382,12 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         }
         core.page.in_spill.set(core.in_spill);
         (core.disk, core.room) = (Some(disk.end), disk.room);
+        if core.room.is_some() {
+            core.drain_room = Some(DrainRoom::new(&core.slab, core.lines.len()));
+            core.keep_drain_room();
+        }
+        // A full disk sheds from the first submit on, not from the first turn on.
+        (0..core.lines.len() as u32).for_each(|index| core.judge_fill(index));
     }
 
     /// The broker is not reachable: nothing is sent until something lies in the box. With the policy `spill`, everything is
@@ -389,6 +400,7 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         for index in 0..core.lines.len() as u32 {
             if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
                 core.divert(index);
+                core.judge_fill(index);
             }
         }
     }
@@ -466,6 +478,13 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         assert_eq!(settled.count() as u64, core.settled_slots, "slots whose triggers are settled");
         assert_eq!(core.lines.iter().map(|line| line.lent).sum::<u32>(), core.lent);
         assert_eq!(core.slab.lent(), core.lent as usize);
+        let drained =
+            core.flights.iter().filter(|flight| flight.phase != Phase::Free && flight.ring == flight::NO_RING);
+        assert_eq!(
+            drained.count(),
+            core.drain_room.map_or(0, |room| room.held()),
+            "slots of what came back from the disk"
+        );
     }
 }
 

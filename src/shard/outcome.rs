@@ -7,6 +7,7 @@
 //! too (a lost permission, a policy), nothing fails: all go out again, in order.
 
 use super::Core;
+use super::drain_room::DrainRoom;
 use super::flight::{Copy, Flight, Mode, NO_RING, NONE, PAUSE_MIN, Phase};
 use super::shared::FailedReason;
 use crate::canary::{Canary, is_planted};
@@ -298,7 +299,11 @@ impl<S: Sink> Core<S> {
         self.settled_slots -= u64::from(flight.is_settled);
         self.leaving -= u64::from(flight.phase == Phase::Leaving);
         (flight.phase, flight.copy, flight.is_settled) = (Phase::Free, Copy::No, false);
+        let is_drained = flight.ring == NO_RING;
         self.slab.free(slot);
+        if is_drained {
+            self.change_drain_room(DrainRoom::left);
+        }
     }
 }
 

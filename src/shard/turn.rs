@@ -478,7 +478,9 @@ impl<S: Sink> Core<S> {
             }
         }
         let share = if self.is_full { 8 } else { 16 };
-        let is_full = free_slots < slots / share || free_pages < (pages / share).max(1);
+        // Of what the rings may have.
+        let kept = self.slab.kept();
+        let is_full = free_slots < kept.slots + slots / share || free_pages < kept.pages + (pages / share).max(1);
         if is_full != self.is_full {
             self.is_full = is_full;
             for index in 0..self.lines.len() as u32 {

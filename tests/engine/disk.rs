@@ -7,7 +7,7 @@ use fencepost::clock::Clock;
 use fencepost::ingress::{Refused, ShedWhy};
 use fencepost::sink::{Fault, Persisted};
 use fencepost::spill::SpillLimits;
-use fencepost::spill::faulty::FaultyDisk;
+use fencepost::spill::faulty::{FaultyDisk, Operation};
 use fencepost::trigger::Priority;
 use fencepost::units::{Nanos, PartitionId};
 use std::path::{Path, PathBuf};
@@ -255,4 +255,80 @@ fn news_of_a_record_comes_before_the_record() {
     rig.keeper = Some(thread.join().expect("the disk's thread ends"));
     assert!(rig.counts().drained > 1_000, "{}", rig.counts());
     rig.finish();
+}
+
+/// What waits for a disk that takes nothing more has as many slots as it can get, from rings that were full; what lies
+/// on that disk comes back all the same once the brokers answer, and then the rest follows it.
+#[test]
+fn what_waits_for_a_disk_leaves_room_for_what_comes_back_from_it() {
+    for partitions in [1, 8] {
+        let mut rig = Rig::spilling(&small_config(), partitions);
+        for _ in 1..4 {
+            rig.add_caller();
+        }
+        // A device is one caller's.
+        let of_partitions: Vec<Vec<String>> =
+            (0..partitions).map(|partition| rig.devices_of(partition, "device", 4)).collect();
+        for wait_ms in [1_100, 0] {
+            for devices in &of_partitions {
+                rig.submit_fresh(&devices[0], 40);
+            }
+            rig.pass_ms(wait_ms);
+        }
+        rig.pass_ms(100);
+        assert_eq!(rig.counts().in_flight, 0, "all of it lies on the disk");
+        let parked = rig.counts().in_spill;
+        rig.disk.set_likelihood(Operation::Write, 65_536);
+        for caller in 0..4 {
+            for devices in of_partitions.iter().cycle() {
+                let draft = rig.fresh(&devices[caller]);
+                if rig.submit(caller, &draft).is_err() {
+                    break;
+                }
+            }
+        }
+        rig.pass_ms(200);
+        let counts = rig.counts();
+        let stalled = rig.common.shard_pages[0].stalled_turns.get();
+        assert!(counts.in_rings > 0 && stalled > 0, "the rings held more than there are slots: {counts}");
+        rig.broker().state().acks_by_itself = true;
+        for _ in 0..200 {
+            rig.pass_ms(50);
+            if rig.counts().in_rings + rig.counts().in_flight == 0 {
+                break;
+            }
+        }
+        let counts = rig.counts();
+        assert_eq!((counts.in_spill, counts.in_rings, counts.in_flight), (0, 0, 0), "of {parked} on disk: {counts}");
+        rig.finish();
+    }
+}
+
+/// A router that starts on a full spill, warm or cold, sheds what it would spill from the first submit on: not one is
+/// accepted for which there is no room. With the brokers back it is drained, and taken again.
+#[test]
+fn a_full_spill_sheds_from_the_first_submit_after_a_start() {
+    for is_cold in [false, true] {
+        let mut rig = Rig::with_disk(&small_config(), 1, tiny(1), FaultyDisk::new(1));
+        rig.submit_fresh("device", 1);
+        rig.pass_ms(1_100);
+        while offer(&mut rig, "device")[2].is_ok() {
+            rig.clock.advance_ms(5);
+            rig.turn_unchecked();
+        }
+        rig.pass_ms(100);
+        if is_cold {
+            rig.restart_cold(SHORT);
+        } else {
+            rig.restart(Death::Process, SHORT, |_, _| 0);
+        }
+        assert_eq!(offer(&mut rig, "device"), [Err(Refused::Shed(ShedWhy::SpillNoSpace)); 3], "cold: {is_cold}");
+        if is_cold {
+            rig.thaw();
+        }
+        rig.broker().state().acks_by_itself = true;
+        rig.pass_ms(2_000);
+        assert_eq!(offer(&mut rig, "device"), [Ok(()); 3], "cold: {is_cold}");
+        rig.finish();
+    }
 }

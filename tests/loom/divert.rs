@@ -60,13 +60,10 @@ fn who_sees_a_drained_record_hears_what_was_said_before_it() {
         note_other.note(!is_there);
         if is_there {
             assert_eq!(shard.news(), Some(News::Synced { slot: 3, sequence: 9 }), "the record came before its news");
-            let sequence = shard.drained(
-                |_| true,
-                |parcel| match parcel {
-                    Parcel::Record { sequence, frame: b"frame", .. } => sequence,
-                    other => panic!("{other:?} was not sent"),
-                },
-            );
+            let sequence = shard.drained(|parcel| match parcel {
+                Parcel::Record { sequence, frame: b"frame", .. } => sequence,
+                other => panic!("{other:?} was not sent"),
+            });
             assert_eq!(sequence, Some(9));
         }
         keeping.join().unwrap();
