@@ -48,7 +48,9 @@ pub struct Entry {
     pub landed: u32,
     /// When the last one landed.
     pub landed_at: Nanos,
-    /// The router was told of one.
+    /// By when the router had been told of it: until then it is pending, and no window forgets it.
+    pub told_at: Nanos,
+    /// The router was told of one, or will be.
     pub is_acked: bool,
     /// It was given back.
     pub failed: Option<FailedReason>,
@@ -56,8 +58,6 @@ pub struct Entry {
     pub buried: u32,
     /// A watermark has passed it.
     pub is_settled: bool,
-    /// When.
-    pub settled_at: Nanos,
     /// The router died since it was accepted first.
     pub is_old: bool,
     /// It may be in the topic without the router being told.
@@ -145,6 +145,8 @@ pub struct Ledger {
     by_device: HashMap<String, u32>,
     /// Keys that are durable on disk, as of the last look.
     on_disk: HashSet<u32>,
+    /// What landed since no report was under way.
+    untold: Vec<u64>,
     /// Where each step and each event is told.
     pub story: Option<Story>,
     /// The clock.
@@ -191,11 +193,11 @@ impl Ledger {
             accepted_after: 0,
             landed: 0,
             landed_at: Nanos(0),
+            told_at: Nanos(u64::MAX),
             is_acked: false,
             failed: None,
             buried: 0,
             is_settled: false,
-            settled_at: Nanos(0),
             is_old: false,
             is_uncertain: false,
             is_dropped: false,
@@ -244,6 +246,13 @@ impl Ledger {
         unsettled.for_each(|entry| self.keys[entry.key as usize].was_refused = true);
     }
 
+    /// No report is under way any more: of all that landed the router has been told.
+    pub fn note_told(&mut self) {
+        for id in self.untold.drain(..) {
+            self.entries[id as usize].told_at = self.now;
+        }
+    }
+
     /// What lies on disk, by number.
     pub fn look_at_disk(&mut self, ids: impl Iterator<Item = u64>) {
         self.on_disk.clear();
@@ -286,7 +295,8 @@ impl Ledger {
                 let at = self.landed_at();
                 let entry = &mut self.entries[id as usize];
                 entry.landed += 1;
-                entry.landed_at = at;
+                (entry.landed_at, entry.told_at) = (at, Nanos(u64::MAX));
+                self.untold.push(id);
                 let key = &mut self.keys[entry.key as usize];
                 key.landed_at = Some(at);
                 if is_acked {
@@ -311,7 +321,7 @@ impl Ledger {
             }
             Event::Passed { id } => {
                 let entry = &mut self.entries[id as usize];
-                (entry.is_settled, entry.settled_at) = (true, now);
+                entry.is_settled = true;
             }
             Event::Died => {
                 self.life = (0, 0, 0);

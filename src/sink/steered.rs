@@ -325,6 +325,12 @@ impl Broker {
 }
 
 impl State {
+    /// Whether the shard is still to be told of something.
+    #[must_use]
+    pub fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
     fn in_flight(&self) -> usize {
         self.held.values().map(VecDeque::len).sum()
     }

@@ -59,8 +59,7 @@ impl Check for Window {
                 // Nothing says when it became a dead letter.
                 last_of_key.entry(entry.key).or_default().push((ledger.now, ledger.now));
             } else if entry.landed > 0 {
-                // Until the router is told it is pending, which never expires; the watermark passes it later still.
-                let known_at = if entry.is_settled { entry.landed_at.max(entry.settled_at) } else { ledger.now };
+                let known_at = entry.told_at.min(ledger.now);
                 last_of_key.entry(entry.key).or_default().push((known_at, entry.landed_at));
             }
         }

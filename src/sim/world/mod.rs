@@ -330,6 +330,9 @@ impl World {
             }
             read.log[index] = state.log.len();
         }
+        if host.brokers.iter().all(|broker| !broker.state().has_reports()) {
+            ledger.note_told();
+        }
         let letters = host.letters.state();
         for (value, _) in &letters.log[read.letters..] {
             let Some(id) = id_of(value) else {
