@@ -23,6 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FRAME_OVERHEAD: usize = 61 + 32 + 128;
 /// One submit in so many is timed.
 const SAMPLED_SUBMITS: u64 = 64;
+/// Triggers of a batch between two publications.
+const BATCH_STEP: usize = 64;
+/// Stands where no answer is yet.
+const NOT_OFFERED: Refused = Refused::Closed(ClosedWhy::Stopping);
 /// How old the wall clock may be that event times are checked against.
 const WALL_AGE_MAX: Nanos = Nanos::from_millis(20);
 
@@ -174,20 +178,22 @@ impl<C: Clock> Ingress<C> {
         answer
     }
 
-    /// Offers many triggers, with one publication to each shard at the end. `each` gets the index of a trigger and its
-    /// answer. The order is kept, and a refusal of one says nothing of the next.
+    /// Offers many triggers, with one publication to each shard for each 64 of them. `each` gets the index of a trigger and
+    /// its answer; by then what was accepted is with its shard. The order is kept, and a refusal of one says nothing of the
+    /// next. If `each` panics, up to 63 triggers behind the one it was told of are accepted as well.
     pub fn submit_batch(&mut self, triggers: &[Trigger<'_>], mut each: impl FnMut(usize, Result<Accepted, Refused>)) {
-        let began = self.clock.mono();
-        let batch = Publish(self);
-        for (index, trigger) in triggers.iter().enumerate() {
-            let answer = batch.0.stage(trigger, began);
-            each(index, answer.map(|(accepted, _)| accepted));
+        for (step, triggers) in triggers.chunks(BATCH_STEP).enumerate() {
+            let mut answers = [Err(NOT_OFFERED); BATCH_STEP];
+            let count = self.take_step(triggers, &mut answers, |_| false);
+            for (index, answer) in answers[..count].iter().enumerate() {
+                each(step * BATCH_STEP + index, *answer);
+            }
         }
     }
 
     /// Offers triggers in order and stops at the first that is refused, so that nothing overtakes it: the caller decides
     /// what becomes of it, and offers the rest again, from there. `each` gets the index of each trigger before it, and the
-    /// answer.
+    /// answer, as in [`Ingress::submit_batch`].
     ///
     /// # Errors
     /// The index of the trigger that was not taken, and why: it and all behind it are still the caller's.
@@ -196,13 +202,37 @@ impl<C: Clock> Ingress<C> {
         triggers: &[Trigger<'_>],
         mut each: impl FnMut(usize, Accepted),
     ) -> Result<(), (usize, Refused)> {
-        let began = self.clock.mono();
-        let batch = Publish(self);
-        for (index, trigger) in triggers.iter().enumerate() {
-            let (accepted, _) = batch.0.stage(trigger, began).map_err(|refused| (index, refused))?;
-            each(index, accepted);
+        for (step, triggers) in triggers.chunks(BATCH_STEP).enumerate() {
+            let mut answers = [Err(NOT_OFFERED); BATCH_STEP];
+            let count = self.take_step(triggers, &mut answers, |answer| answer.is_err());
+            for (index, answer) in answers[..count].iter().enumerate() {
+                let index = step * BATCH_STEP + index;
+                each(index, answer.map_err(|refused| (index, refused))?);
+            }
         }
         Ok(())
+    }
+
+    /// Stages triggers up to the last, or the first whose answer is an end, and publishes them. No code of the caller's runs
+    /// in between: a router that stops waits for a step in which the gate was open, not for what a caller does with the
+    /// answers. Returns how many there are.
+    fn take_step(
+        &mut self,
+        triggers: &[Trigger<'_>],
+        answers: &mut [Result<Accepted, Refused>; BATCH_STEP],
+        is_end: impl Fn(&Result<Accepted, Refused>) -> bool,
+    ) -> usize {
+        let began = self.clock.mono();
+        let batch = Publish(self);
+        let mut count = 0;
+        for (trigger, place) in triggers.iter().zip(answers) {
+            *place = batch.0.stage(trigger, began).map(|(accepted, _)| accepted);
+            count += 1;
+            if is_end(place) {
+                break;
+            }
+        }
+        count
     }
 
     /// Up to which seq everything is settled: acknowledged by the broker, handed back by [`Ingress::take_failed`], or a
@@ -443,7 +473,7 @@ impl<C: Clock> Ingress<C> {
     }
 }
 
-/// Publishes what was staged, also when the caller's closure panics: what it was told is accepted must arrive.
+/// Publishes what was staged, also when a check panics: what has its seq must arrive.
 struct Publish<'a, C: Clock>(&'a mut Ingress<C>);
 
 impl<C: Clock> Drop for Publish<'_, C> {
@@ -480,11 +510,10 @@ mod tests {
     use crate::sink::null::NullSink;
     use crate::trigger::State;
 
-    /// Nothing behind a refused trigger is taken, so that nothing overtakes it.
-    #[test]
-    fn a_batch_stops_where_it_is_refused_and_goes_on_from_there() {
+    /// One shard on a sink that takes everything, with one ring of so many triggers.
+    fn assembly(capacity: usize) -> Assembly<NullSink, SystemClock> {
         let mut config = Config::default();
-        (config.queue.capacity, config.queue.ingresses) = (64, 1);
+        (config.queue.capacity, config.queue.ingresses) = (capacity, 1);
         let blueprint = Blueprint {
             limits: config.limits().unwrap(),
             partitions: 4,
@@ -497,7 +526,36 @@ mod tests {
             hash_seed: None,
         };
         let sink = |_, _| Ok::<_, std::convert::Infallible>(NullSink::new(0, 1_024));
-        let Ok(mut assembly) = Assembly::new(&blueprint, SystemClock::new(), sink);
+        let Ok(assembly) = Assembly::new(&blueprint, SystemClock::new(), sink);
+        assembly
+    }
+
+    /// A caller may do with an answer what it likes, and take as long: what it is told of is on its way, so a router that
+    /// stops meanwhile delivers it and reports it.
+    #[test]
+    fn what_a_batch_tells_of_is_with_its_shard_already() {
+        let mut assembly = assembly(1_024);
+        let mut ingress = assembly.common.ingress().unwrap();
+        let now = SystemClock::new().now().wall.as_ms().0;
+        let triggers: Vec<_> = (0..200).map(|at| Trigger::new("d", "f", State::Enter, now - at * 1_000)).collect();
+        let shard = &mut assembly.shards[0];
+        let mut taken = 0;
+        ingress.submit_batch(&triggers[..100], |index, answer| {
+            assert!(answer.is_ok());
+            taken += shard.turn().taken;
+            assert!(taken > index, "trigger {index}, and the shard has {taken}");
+        });
+        let all = ingress.submit_until_refused(&triggers[100..], |index, _| {
+            taken += shard.turn().taken;
+            assert!(taken > 100 + index, "trigger {index}, and the shard has {taken}");
+        });
+        assert_eq!((all, taken), (Ok(()), 200));
+    }
+
+    /// Nothing behind a refused trigger is taken, so that nothing overtakes it.
+    #[test]
+    fn a_batch_stops_where_it_is_refused_and_goes_on_from_there() {
+        let mut assembly = assembly(64);
         let mut ingress = assembly.common.ingress().unwrap();
         let now = SystemClock::new().now().wall.as_ms().0;
         let mut triggers: Vec<_> = (0..100).map(|at| Trigger::new("d", "f", State::Enter, now - at * 1_000)).collect();
