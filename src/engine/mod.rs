@@ -38,7 +38,7 @@ use crate::topology::{Placement, fork};
 use assembly::Common;
 use disk::LastCommit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -269,6 +269,9 @@ impl<C: Clock> Router<C> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        // Acquire, partner: the Release with which a thread that ends lets go of what its handle shares. `is_finished` itself
+        // orders nothing, and what a shard ordered last of the disk must be seen by whoever is told next to finish.
+        fence(Ordering::Acquire);
     }
 }
 

@@ -69,6 +69,6 @@ fn turn_until_done<S: Sink, C: Clock>(shard: &mut Shard<S, C>, shared: &Shared, 
                 return;
             }
         }
-        idle.wait(turn.began, turn.lent > 0, waker);
+        idle.wait(turn.began, turn.lent > 0, waker, || shard.has_come());
     }
 }

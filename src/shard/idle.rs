@@ -48,8 +48,9 @@ impl Idle {
         self.last_work = now;
     }
 
-    /// There was none. `is_waiting`: reports are due, so the sleep stays short.
-    pub fn wait(&mut self, now: Nanos, is_waiting: bool, waker: &Waker) {
+    /// There was none. `is_waiting`: reports are due, so the sleep stays short. `has_come`: whether something has come in
+    /// since; asked once everybody may see that the shard sleeps, so that little is left to miss.
+    pub fn wait(&mut self, now: Nanos, is_waiting: bool, waker: &Waker, has_come: impl FnOnce() -> bool) {
         self.empty_turns = self.empty_turns.saturating_add(1);
         match self.strategy {
             Strategy::Spin => hint::spin_loop(),
@@ -59,7 +60,9 @@ impl Idle {
             Strategy::Park if is_waiting || now.since(self.last_work) < QUIET => thread::sleep(NAP),
             Strategy::Park => {
                 waker.set_parked(true);
-                thread::park_timeout(PARK_MAX);
+                if !has_come() {
+                    thread::park_timeout(PARK_MAX);
+                }
                 waker.set_parked(false);
             }
         }

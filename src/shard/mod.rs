@@ -411,12 +411,18 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         self.core.warm_up(warm, now);
     }
 
+    /// Whether something waits in its rings.
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        self.rings.iter().any(|ring| !ring.is_empty())
+    }
+
     /// Whether nothing waits in its rings, and everything it took is settled. What failed and is not taken back yet does
     /// not count: no time brings it further.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let in_use = (self.core.slab.slots() - self.core.slab.free_slots()) as u64;
-        in_use - self.core.settled_slots == self.core.failing() as u64 && self.rings.iter().all(|ring| ring.is_empty())
+        in_use - self.core.settled_slots == self.core.failing() as u64 && !self.has_come()
     }
 
     /// Whether nothing is at the sink whose outcome could still come: what is at a sink that does not acknowledge has its

@@ -19,7 +19,7 @@ fn push_while_parking() {
     let waker = Arc::new(Waker::default());
     let mut idle = Idle::new(Strategy::Park);
     // It has spun before; the next turn without work is followed by a sleep.
-    (0..3).for_each(|_| idle.wait(QUIET, false, &waker));
+    (0..3).for_each(|_| idle.wait(QUIET, false, &waker, || false));
     let pushing = {
         let waker = Arc::clone(&waker);
         thread::spawn(move || {
@@ -42,7 +42,7 @@ fn push_while_parking() {
     let turning = thread::spawn(move || {
         waker.bind();
         while reader.take(1, |_| Take::Taken) == 0 {
-            idle.wait(QUIET, false, &waker);
+            idle.wait(QUIET, false, &waker, || !reader.is_empty());
         }
     });
     pushing.join().unwrap();
