@@ -43,6 +43,12 @@ impl<D: Disk, L: LetterSink> Keeper<D, L> {
         self.spilling.as_mut()
     }
 
+    /// Marks of the spill that wait for room.
+    #[must_use]
+    pub fn waiting_marks(&self) -> usize {
+        self.spilling.as_ref().map_or(0, SpillRoom::waiting_marks)
+    }
+
     /// The dead letters.
     pub fn letters(&mut self) -> Option<&mut LetterRoom<L, D>> {
         self.letters.as_mut()

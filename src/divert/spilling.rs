@@ -57,7 +57,8 @@ pub struct SpillRoom<D: Disk> {
     /// In the order of the appends.
     pending: VecDeque<Pending>,
     asked: VecDeque<Asked>,
-    /// Marks for which there was no room yet.
+    /// Marks for which there was no room yet, at most as many as the spill keeps. What finds no place here either is read
+    /// again after a crash, and looked up in the topic.
     unmarked: VecDeque<RecordId>,
     /// By partition: appends of this epoch and earlier ones are refused. 0: none is.
     refused_epoch: Box<[u32]>,
@@ -113,6 +114,12 @@ impl<D: Disk> SpillRoom<D> {
     #[must_use]
     pub fn error(&self) -> &KeeperError {
         &self.error
+    }
+
+    /// Marks that wait for room.
+    #[must_use]
+    pub fn waiting_marks(&self) -> usize {
+        self.unmarked.len()
     }
 
     /// The spill, for a test or a simulator that looks into it.
@@ -185,7 +192,8 @@ impl<D: Disk> SpillRoom<D> {
                     Order::Release { partition, upto } => spill.release(partition, upto),
                     Order::Mark { partition, sequence } => {
                         let id = RecordId { partition, sequence };
-                        if !self.unmarked.is_empty() || !spill.mark(id) {
+                        let is_marked = self.unmarked.is_empty() && spill.mark(id);
+                        if !is_marked && self.unmarked.len() < self.limits.marks {
                             self.unmarked.push_back(id);
                         }
                     }

@@ -484,6 +484,11 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         assert_eq!(settled.count() as u64, core.settled_slots, "slots whose triggers are settled");
         assert_eq!(core.lines.iter().map(|line| line.lent).sum::<u32>(), core.lent);
         assert_eq!(core.slab.lent(), core.lent as usize);
+        // A record that is on its way back has no slot yet.
+        let most = core.slab.slots() + 4_096;
+        let lists =
+            [core.marks.len(), core.held_back.len(), core.letters.len(), core.news.len(), core.group_devices.len()];
+        assert!(lists.iter().all(|length| *length <= most), "no list outgrows the slots: {lists:?}, {most}");
         let drained =
             core.flights.iter().filter(|flight| flight.phase != Phase::Free && flight.ring == flight::NO_RING);
         assert_eq!(

@@ -207,6 +207,8 @@ fn what_found_no_mark_is_released_with_what_held_it() {
     rig.broker().state().acks_by_itself = true;
     rig.pass_ms(1_000);
     assert_eq!((rig.counts().delivered, rig.spill().partition(P0).released), (200, 0));
+    let keeper = rig.keeper.as_mut().expect("there is a disk");
+    assert_eq!(keeper.spilling().expect("and a spill").waiting_marks(), 16, "memory for no more than there are marks");
     rig.letters.state().is_away = false;
     rig.finish();
     rig.pass_ms(20);

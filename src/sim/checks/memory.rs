@@ -1,4 +1,4 @@
-//! Nothing grows beyond its bound: slots, keys, settle windows and the disk.
+//! Nothing grows beyond its bound: slots, keys, lists, marks, settle windows and the disk.
 
 use super::Check;
 use crate::sim::host::Host;
@@ -22,6 +22,12 @@ impl Check for Memory {
                 return Err(format!("{keys} keys and {in_flight} in flight in a shard: {limits:?}"));
             }
         }
+        if let (Some(spill), Some(keeper)) = (&host.spill_limits, &host.keeper)
+            && keeper.waiting_marks() > spill.marks
+        {
+            return Err(format!("{} marks wait, and {} may", keeper.waiting_marks(), spill.marks));
+        }
+        // The lists of a shard are looked at in its own check, after each turn.
         if let Some(spill) = &host.spill_limits {
             let most = spill.limit_bytes + (8 << 20) + 2 * SEGMENTS_BESIDE * spill.segment_bytes;
             let used = host.disk.used();
