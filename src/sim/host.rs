@@ -250,6 +250,8 @@ impl Host {
             Death::Process => self.disk.end_process(),
             Death::Machine => self.disk.crash(),
         }
+        // Who would have waited for a slow disk is gone.
+        let _ = self.disk.take_delay();
         self.blueprint.incarnation += 1;
         self.policy = self.blueprint.policy;
         let old = std::mem::take(&mut self.brokers);
@@ -274,6 +276,7 @@ impl Host {
     pub fn begin(&mut self, is_cold: bool) -> Result<(), OpenError> {
         self.keeper_at = Nanos(0);
         self.attach()?;
+        self.clock.advance(self.disk.take_delay());
         self.ceiling = Ceiling::new(self.ceiling.written());
         if is_cold {
             self.trail = self.begin_trail();
