@@ -141,11 +141,16 @@ impl Router<SystemClock> {
         // Above all that the last run stamped, for a start that does not read what the topic has of it.
         let highest_unread = highest_on_disk.max(known.ceiling);
         let mut begun = known;
-        let mut is_cold = !topic.is_reachable;
-        if topic.is_reachable && limits.dedup_warm_start {
+        // Without a single leader there is nothing to read yet.
+        let mut is_cold = !topic.is_reachable || topic.leaderless.len() >= topic.partitions as usize;
+        let mut unread: Vec<u32> = Vec::new();
+        if !is_cold && limits.dedup_warm_start {
             // What came before may have used up the time; reading gets its share all the same.
             let deadline = deadline.max(Instant::now() + limits.start_timeout.as_duration() / 2);
-            match warming.read(&topic.leaderless, deadline) {
+            let (without, with) = (0..topic.partitions).partition(|partition| topic.leaderless.contains(partition));
+            unread = without;
+            let with: Vec<u32> = with;
+            match warming.read(&with, deadline) {
                 Ok(Warmed { shards, report, offsets, mut warnings }) => {
                     assembly.shards.iter_mut().zip(shards).for_each(|(shard, warm)| shard.warm_up(warm));
                     readiness.warm_start = Some(report);
@@ -160,15 +165,23 @@ impl Router<SystemClock> {
                     (is_cold, readiness.is_cold) = (true, true);
                 }
             }
-        } else if topic.is_reachable {
+        } else if !is_cold {
             let highest = highest_unread;
             assembly.shards.iter_mut().for_each(|shard| shard.warm_up(Warm { highest, ..Warm::nothing() }));
         }
-        let cold = is_cold.then(|| {
+        if is_cold {
+            unread = (0..topic.partitions).collect();
+        }
+        let cold = (!unread.is_empty()).then(|| {
             let boxes: Vec<Arc<WarmBox>> = assembly.shards.iter().map(|_| Arc::default()).collect();
-            let shards = assembly.shards.iter_mut().zip(&boxes);
-            shards.for_each(|(shard, warm)| shard.set_cold(Arc::clone(warm), highest_unread));
-            Cold { warming, boxes, answered: None }
+            for (shard, warm) in assembly.shards.iter_mut().zip(&boxes) {
+                if is_cold {
+                    shard.set_cold(Arc::clone(warm), highest_unread);
+                } else {
+                    shard.set_unread(Arc::clone(warm), |partition| unread.contains(&partition.0));
+                }
+            }
+            Cold { warming, boxes, unread, told: Vec::new() }
         });
         let offsets = state.as_ref().map(|state| OffsetsKeeper::new(state.offsets_file(), begun, limits.dedup_ttl));
         let mut router = Router::run(assembly, &placement, strategy(limits.idle))

@@ -62,19 +62,18 @@ pub(super) struct Warmed {
 }
 
 impl Warming {
-    /// Reads the topic's tail, but for partitions without a leader.
-    pub(super) fn read(&self, leaderless: &[u32], deadline: Instant) -> Result<Warmed, TailError> {
+    /// Reads the tail of these partitions, each of which has a leader.
+    pub(super) fn read(&self, partitions: &[u32], deadline: Instant) -> Result<Warmed, TailError> {
         let limits = &self.limits;
-        let partitions = (0..self.partitions).filter(|partition| !leaderless.contains(partition));
-        let part = |partition: u32| {
-            let known = self.known.partitions[partition as usize];
-            TailPart { partition: PartitionId(partition), from: known.from(), acked: known.acked() }
+        let part = |partition: &u32| {
+            let known = self.known.partitions[*partition as usize];
+            TailPart { partition: PartitionId(*partition), from: known.from(), acked: known.acked() }
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let plan = TailPlan {
             properties: self.properties.clone(),
             topic: self.topic.clone(),
-            partitions: partitions.map(part).collect(),
+            partitions: partitions.iter().map(part).collect(),
             ttl: limits.dedup_ttl,
             accepted_of: warm_start::accepted_of,
             now: UnixMicros(since.as_micros() as i64),
@@ -119,6 +118,7 @@ impl Warming {
             keys: Box::new(move |each| keys.drain(&mut |key, _| each(key))),
             already: Some(Arc::clone(&already) as Arc<dyn InTopic>),
             highest,
+            unread: Arc::default(),
         });
         let shards = shards.collect();
         let mut offsets = self.known.clone();

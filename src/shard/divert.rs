@@ -206,7 +206,7 @@ impl<S: Sink> Core<S> {
     /// Asks for the next records of a partition, as far as its line and the shard have room for them.
     fn ask_for_records(&mut self, index: u32, disk: &mut ShardEnd) {
         let (line, diversion) = (&self.lines[index as usize], &self.diversions[index as usize]);
-        if diversion.parked == 0 || diversion.is_reading || self.is_cold || self.is_stopping() {
+        if diversion.parked == 0 || diversion.is_reading || line.is_unread || self.is_stopping() {
             return;
         }
         // What hangs as a repeat on something that is in no line, a dead letter or what waits for the disk, is not counted:

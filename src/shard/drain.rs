@@ -142,7 +142,7 @@ impl<S: Sink> Core<S> {
 
     /// Whether what is diverted could be sent, if it were its turn and the breaker let it.
     fn may_be_fed(&self, index: u32) -> bool {
-        self.lines[index as usize].is_diverted && !self.is_cold && !self.is_spilling_rest
+        self.lines[index as usize].is_diverted && !self.lines[index as usize].is_unread && !self.is_spilling_rest
     }
 
     /// Live again: nothing is on disk only, so what is still spilling follows on the line.
@@ -253,10 +253,9 @@ impl<S: Sink> Core<S> {
 
     /// Whether this very record was read from the topic at start.
     fn is_in_topic(&self, index: u32, trigger: &wire::Frame<'_>) -> bool {
-        let Some(already) = &self.already else { return false };
         if is_planted(Canary::ShadowNotSkipped) {
             return false;
         }
-        already.holds(self.partition(index), trigger)
+        self.already.iter().any(|already| already.holds(self.partition(index), trigger))
     }
 }

@@ -166,6 +166,8 @@ pub struct Line {
     pub listed: bool,
     /// Whether what comes in goes to the disk, or to the dead letters, instead of this line.
     pub is_diverted: bool,
+    /// What the topic holds of it is not known yet: nothing is sent.
+    pub is_unread: bool,
     /// What `submit` sheds of what is for this partition.
     pub blocked: Shedding,
     /// Nothing is sent before this instant: the partition refused lately.
@@ -207,6 +209,7 @@ impl Line {
         came_back: false,
         listed: false,
         is_diverted: false,
+        is_unread: false,
         blocked: Shedding::NOTHING,
         not_before: Nanos(0),
         pause: PAUSE_MIN,

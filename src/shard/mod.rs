@@ -126,13 +126,15 @@ pub struct Warm {
     pub already: Option<Arc<dyn InTopic>>,
     /// The highest stamp of the topic and the disk.
     pub highest: Hlc,
+    /// Partitions of which nothing could be read yet, for want of a leader: what they hold comes later.
+    pub unread: Arc<[PartitionId]>,
 }
 
 impl Warm {
     /// Nothing learnt.
     #[must_use]
     pub fn nothing() -> Warm {
-        Warm { keys: Box::new(|_| {}), already: None, highest: Hlc::ZERO }
+        Warm { keys: Box::new(|_| {}), already: None, highest: Hlc::ZERO, unread: Arc::default() }
     }
 }
 
@@ -222,11 +224,11 @@ struct Core<S: Sink> {
     settled_slots: u64,
     /// Settled on disk, with a fate to come.
     in_spill: u64,
-    /// Nothing is sent before the window has been filled from the topic.
-    is_cold: bool,
+    /// Where what the topic holds of the unread partitions will be. Until then nothing of them is sent.
     warm_box: Option<Arc<WarmBox>>,
     is_spilling_rest: bool,
-    already: Option<Arc<dyn InTopic>>,
+    /// What was read of the topic, by each time it was read.
+    already: Vec<Arc<dyn InTopic>>,
     /// `None`: every fence is known.
     fences: Option<Arc<dyn Fences>>,
     /// Which list of the shared ones it is.
@@ -310,10 +312,9 @@ impl<S: Sink, C: Clock> Shard<S, C> {
             leaving: 0,
             settled_slots: 0,
             in_spill: 0,
-            is_cold: false,
             warm_box: None,
             is_spilling_rest: false,
-            already: None,
+            already: Vec::new(),
             fences: None,
             fences_version: 0,
             wall: UnixMicros(0),
@@ -394,10 +395,19 @@ impl<S: Sink, C: Clock> Shard<S, C> {
     /// spilled meanwhile, with stamps above `highest`: the highest one that was found on disk, or the stamp ceiling of the
     /// last run, since what the topic holds is not known yet.
     pub fn set_cold(&mut self, warm: Arc<WarmBox>, highest: Hlc) {
+        self.core.follow_stamp(highest);
+        self.set_unread(warm, |_| true);
+    }
+
+    /// The same for some of its partitions: those that had no leader when the topic was read.
+    pub fn set_unread(&mut self, warm: Arc<WarmBox>, is_unread: impl Fn(PartitionId) -> bool) {
         let core = &mut self.core;
-        core.follow_stamp(highest);
-        (core.is_cold, core.warm_box) = (true, Some(warm));
+        core.warm_box = Some(warm);
         for index in 0..core.lines.len() as u32 {
+            if !is_unread(core.partition(index)) {
+                continue;
+            }
+            core.lines[index as usize].is_unread = true;
             if core.limits.policy == Policy::Spill && core.room.is_some() && !core.lines[index as usize].is_diverted {
                 core.divert(index);
                 core.judge_fill(index);
@@ -527,10 +537,14 @@ impl<S: Sink> Core<S> {
         });
         repeats.into_iter().for_each(|slot| self.conclude_repeat_of_topic(slot));
         self.follow_stamp(warm.highest);
-        self.already = warm.already;
-        (self.is_cold, self.warm_box) = (false, None);
+        self.already.extend(warm.already);
         for index in 0..self.lines.len() as u32 {
+            let partition = self.partition(index);
+            self.lines[index as usize].is_unread &= warm.unread.contains(&partition);
             self.keep_sending(index);
+        }
+        if !self.lines.iter().any(|line| line.is_unread) {
+            self.warm_box = None;
         }
     }
 

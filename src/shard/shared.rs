@@ -9,6 +9,7 @@ use crate::sync::thread::{self, Thread};
 use crate::trigger::Priority;
 use crate::units::{PartitionId, Seq, ShardId};
 use crossbeam::utils::CachePadded;
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 /// Why a trigger that nothing durable would take was handed back.
@@ -287,27 +288,32 @@ impl Shared {
     }
 }
 
-/// Where a shard that started cold finds what was learnt of the topic.
+/// Where a shard that started cold, or without some partition's leader, finds what was learnt of the topic since.
 #[derive(Default)]
 pub struct WarmBox {
-    is_full: AtomicBool,
-    content: Mutex<Option<Warm>>,
+    /// How much is there.
+    count: AtomicUsize,
+    content: Mutex<VecDeque<Warm>>,
 }
 
 impl WarmBox {
-    /// Said once, by whoever read the topic.
+    /// Said by whoever reads the topic, each time it has read some of it.
     pub fn put(&self, warm: Warm) {
-        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(warm);
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.push_back(warm);
         // Release, partner: the Acquire in `take`. Who reads it goes through the lock, which is enough (tests/loom, shared).
-        self.is_full.store(true, Ordering::Release);
+        self.count.store(content.len(), Ordering::Release);
     }
 
-    /// What is there. Costs one load while there is nothing.
+    /// The oldest of what is there. Costs one load while there is nothing.
     pub fn take(&self) -> Option<Warm> {
-        if !self.is_full.load(Ordering::Acquire) {
+        if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.content.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let warm = content.pop_front();
+        self.count.store(content.len(), Ordering::Release);
+        warm
     }
 }
 

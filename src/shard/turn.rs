@@ -331,7 +331,7 @@ impl<S: Sink> Core<S> {
             (Mode::Flowing, Permit::Flow) => self.limits.inflight_partition,
         };
         let has_window = line.lent < window && self.lent < self.limits.inflight_total;
-        line.unsent != NONE && has_window && now >= line.not_before && !self.is_cold
+        line.unsent != NONE && has_window && now >= line.not_before && !line.is_unread
     }
 
     /// Gives each line that waits its chance, once.
@@ -360,13 +360,11 @@ impl<S: Sink> Core<S> {
         if let Some((fences, version)) = self.shared.fences_since(self.fences_version) {
             (self.fences, self.fences_version) = (fences, version);
         }
-        if self.already.is_some() && self.diversions.iter().all(|diversion| diversion.is_past_recovered()) {
+        if !self.already.is_empty() && self.diversions.iter().all(|diversion| diversion.is_past_recovered()) {
             // What was found at start has met it.
-            self.already = None;
+            self.already.clear();
         }
-        if self.is_cold
-            && let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take())
-        {
+        if let Some(warm) = self.warm_box.as_ref().and_then(|warm| warm.take()) {
             self.warm_up(warm, now);
         }
         for index in 0..self.lines.len() as u32 {

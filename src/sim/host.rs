@@ -76,7 +76,10 @@ pub struct Host {
     ceiling: Ceiling,
     /// The disk is at work until then.
     keeper_at: Nanos,
-    /// Begun without a broker: where what the topic holds is put for each shard, once it is read.
+    /// Partitions without a leader.
+    pub leaderless: Vec<u32>,
+    /// Partitions whose records were not read yet, and where for each shard what they hold is put once they are.
+    unread: Vec<u32>,
     warm_boxes: Vec<Arc<WarmBox>>,
     /// The dead letters of the ingresses, until the keeper has them.
     caller_lines: Vec<CallerLine>,
@@ -161,6 +164,8 @@ impl Host {
             letters: SimLetters::default(),
             keeper: None,
             keeper_at: Nanos(0),
+            leaderless: Vec::new(),
+            unread: Vec::new(),
             warm_boxes: Vec::new(),
             shards: assembly.shards,
             common: assembly.common,
@@ -246,6 +251,7 @@ impl Host {
         self.letters.forget(|posted| land(0, posted));
         self.keeper = None;
         self.warm_boxes.clear();
+        self.unread.clear();
         match death {
             Death::Process => self.disk.end_process(),
             Death::Machine => self.disk.crash(),
@@ -268,8 +274,9 @@ impl Host {
         (self.shards, self.common, self.caller_lines) = (assembly.shards, assembly.common, assembly.callers);
     }
 
-    /// Starts after a death: opens the disk, and reads the topic from the offsets on that the last run left. `is_cold`: no
-    /// broker can be reached, so the topic is read by [`Host::thaw`] later; until then stamps are above the ceiling.
+    /// Starts after a death: opens the disk, and reads the topic from the offsets on that the last run left, but for
+    /// partitions without a leader. `is_cold`: no broker can be reached, so stamps are above the ceiling. What is unread is
+    /// read by [`Host::thaw`] later.
     ///
     /// # Errors
     /// What the disk says. The host is to be killed once more, and may begin again.
@@ -278,19 +285,26 @@ impl Host {
         self.attach()?;
         self.clock.advance(self.disk.take_delay());
         self.ceiling = Ceiling::new(self.ceiling.written());
+        self.trail = self.begin_trail();
+        let (on_disk, ceiling) = (self.highest_on_disk(), self.ceiling.written());
+        let partitions = 0..self.blueprint.partitions;
+        self.unread = partitions.clone().filter(|partition| is_cold || self.leaderless.contains(partition)).collect();
+        self.warm_boxes = self.shards.iter().map(|_| Arc::default()).collect();
         if is_cold {
-            self.trail = self.begin_trail();
-            let highest = self.highest_on_disk().max(self.ceiling.written());
-            for shard in &mut self.shards {
-                let warm_box = Arc::new(WarmBox::default());
-                shard.set_cold(Arc::clone(&warm_box), highest);
-                self.warm_boxes.push(warm_box);
+            for (shard, warm_box) in self.shards.iter_mut().zip(&self.warm_boxes) {
+                shard.set_cold(Arc::clone(warm_box), on_disk.max(ceiling));
             }
             return Ok(());
         }
-        let (highest, mut warms) = (self.highest_on_disk(), self.read_topic());
-        for (shard, warm) in self.shards.iter_mut().zip(warms.drain(..)) {
-            shard.warm_up(shard::Warm { highest: highest.max(warm.highest), ..warm });
+        let read: Vec<u32> = partitions.filter(|partition| !self.unread.contains(partition)).collect();
+        let (mut warms, offsets) = self.read_topic(&read);
+        offsets.into_iter().for_each(|(partition, offsets)| self.trail.begin(partition, offsets));
+        self.save_offsets(self.clock.mono());
+        // What a partition holds that could not be read is below the ceiling.
+        let least = if self.unread.is_empty() { on_disk } else { on_disk.max(ceiling) };
+        for ((shard, warm_box), warm) in self.shards.iter_mut().zip(&self.warm_boxes).zip(warms.drain(..)) {
+            shard.warm_up(shard::Warm { highest: least.max(warm.highest), ..warm });
+            shard.set_unread(Arc::clone(warm_box), |partition| self.unread.contains(&partition.0));
         }
         Ok(())
     }
@@ -304,21 +318,26 @@ impl Host {
         trail
     }
 
-    /// The broker can be reached after a cold start: the topic is read, and what waits may go out.
+    /// The broker can be reached after a cold start, or a leader after a start without it: what has a leader now is read,
+    /// and what waits for it may go out.
     pub fn thaw(&mut self) {
-        if !self.is_cold() {
+        let read: Vec<u32> =
+            self.unread.iter().copied().filter(|partition| !self.leaderless.contains(partition)).collect();
+        if read.is_empty() {
             return;
         }
-        let warms = self.read_topic();
-        for (warm_box, warm) in std::mem::take(&mut self.warm_boxes).into_iter().zip(warms) {
-            warm_box.put(warm);
+        self.unread.retain(|partition| self.leaderless.contains(partition));
+        let unread: Arc<[PartitionId]> = self.unread.iter().map(|partition| PartitionId(*partition)).collect();
+        let (warms, _) = self.read_topic(&read);
+        for (warm_box, warm) in self.warm_boxes.iter().zip(warms) {
+            warm_box.put(shard::Warm { unread: Arc::clone(&unread), ..warm });
         }
     }
 
-    /// Whether it began without a broker and has not reached one yet.
+    /// Whether it began without a broker or some leader, and has not read everything yet.
     #[must_use]
     pub fn is_cold(&self) -> bool {
-        !self.warm_boxes.is_empty()
+        !self.unread.is_empty()
     }
 
     /// Stops as [`crate::Router::shutdown`] does: takes nothing more, turns for `limit` at the most, spills what is left
@@ -359,38 +378,37 @@ impl Host {
         self.shards.iter().all(|shard| shard.is_settled() && (is_spilling_rest || shard.is_quiet()))
     }
 
-    /// What each shard is to know of the topic, as a start reads it.
-    fn read_topic(&mut self) -> Vec<shard::Warm> {
-        let (limits, partitions) = (&self.blueprint.limits, self.blueprint.partitions);
+    /// What each shard is to know of some of the topic's partitions, as a start reads them, and the offsets it finds.
+    fn read_topic(&mut self, partitions: &[u32]) -> (Vec<shard::Warm>, Vec<(PartitionId, PartitionOffsets)>) {
+        let limits = &self.blueprint.limits;
         let mut start = WarmStart::new(WarmLimits {
             shards: limits.shards,
-            partitions,
+            partitions: self.blueprint.partitions,
             keys_per_shard: limits.dedup_capacity_per_shard,
             key_bytes_per_shard: limits.dedup_arena_bytes_per_shard,
             ranges: 1_024,
         });
-        let mut trail = OffsetTrail::new(partitions, limits.dedup_ttl);
-        for partition in (0..partitions).map(PartitionId) {
-            let broker = &self.brokers[partition.0 as usize % self.brokers.len()];
-            let from = self.offsets.1[partition.0 as usize].from().unwrap_or(0);
-            let values = broker.log_from(partition.0, from as usize);
-            values.iter().for_each(|value| start.record(partition, value));
+        let mut offsets = Vec::new();
+        for &partition in partitions {
+            let broker = &self.brokers[partition as usize % self.brokers.len()];
+            let from = self.offsets.1[partition as usize].from().unwrap_or(0);
+            let values = broker.log_from(partition, from as usize);
+            values.iter().for_each(|value| start.record(PartitionId(partition), value));
             let acked = from + values.len() as i64 - 1;
-            trail.begin(partition, PartitionOffsets { acked, from });
+            offsets.push((PartitionId(partition), PartitionOffsets { acked, from }));
         }
-        self.trail = trail;
-        self.save_offsets(self.clock.mono());
         let mut warm = start.finish();
         assert_eq!(warm.already.left_out(), 0, "the whole tail fits");
         let highest = warm.highest;
         let already: Arc<dyn InTopic> = Arc::new(Known(warm.already));
         let keys = std::mem::take(&mut warm.shards).into_iter();
-        keys.map(|mut keys| shard::Warm {
+        let warms = keys.map(|mut keys| shard::Warm {
             keys: Box::new(move |each| keys.drain(&mut |key, _| each(key))),
             already: Some(Arc::clone(&already)),
             highest,
-        })
-        .collect()
+            unread: Arc::default(),
+        });
+        (warms.collect(), offsets)
     }
 
     fn highest_on_disk(&mut self) -> Hlc {

@@ -2,7 +2,9 @@
 //! caller, and nothing that landed is sent again.
 
 use crate::support::rig::{Death, Rig, small_config};
+use fencepost::shard::Policy;
 use fencepost::sink::{Fault, Persisted};
+use fencepost::spill::faulty::FaultyDisk;
 use fencepost::units::{Nanos, PartitionId};
 
 const LONG: Nanos = Nanos::from_millis(60_000);
@@ -103,4 +105,38 @@ fn w11_marked_shadows_are_no_loss_after_a_restart() {
     rig.finish();
     assert_eq!(rig.counts().corrupt, 0, "{}", rig.counts());
     assert_eq!(rig.model.buried() + rig.log_ids().len() as u64, 15);
+}
+
+/// A partition that had no leader when the topic was read waits for it: what its caller sends again before that meets what
+/// landed in the last life, what was found on disk of it is looked up, and the others flow meanwhile.
+#[test]
+fn d8_a_partition_without_a_leader_at_start_is_read_before_anything_of_it_is_sent() {
+    for policy in [Policy::Spill, Policy::Refuse] {
+        let mut rig = Rig::with_policy(&small_config(), 2, policy, FaultyDisk::new(1));
+        let devices = [0, 1].map(|partition| rig.devices_of(partition, "device", 1).remove(0));
+        for device in &devices {
+            rig.submit_fresh(device, 20);
+        }
+        // All of it lands, and the router dies before it is told.
+        rig.leaderless = vec![1];
+        rig.restart(Death::Process, SHORT, |_, held| held);
+        assert_eq!(rig.log_ids().len(), 40);
+        rig.broker().state().acks_by_itself = true;
+        while !rig.send_again(0) {
+            rig.pass_ms(5);
+        }
+        for device in &devices {
+            rig.submit_fresh(device, 5);
+        }
+        rig.pass_ms(500);
+        assert_eq!(rig.log_ids_of(0).len(), 25, "{policy:?}: the other partition flows, and nothing is in it twice");
+        assert_eq!(rig.log_ids_of(1).len(), 20, "{policy:?}: nothing is sent to a partition that is not known");
+        rig.thaw();
+        assert!(rig.is_cold(), "its leader is still away");
+        rig.leaderless.clear();
+        rig.thaw();
+        rig.pass_ms(500);
+        assert_eq!(rig.log_ids_of(1).len(), 25, "{policy:?}: only what is new: {}", rig.counts());
+        rig.finish();
+    }
 }

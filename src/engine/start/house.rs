@@ -10,6 +10,7 @@ use crate::shard::Warm;
 use crate::shard::shared::WarmBox;
 use crate::sink::kafka::tail::TailError;
 use crate::topology::{Placement, affinity};
+use crate::units::PartitionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,58 +20,66 @@ const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at the topic while running.
 const DRIFT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a cold start still has to do.
+/// What a start without the broker, or without some partitions' leaders, still has to do.
 pub(super) struct Cold {
     pub(super) warming: Warming,
     pub(super) boxes: Vec<Arc<WarmBox>>,
-    /// Since when the cluster answers.
-    pub(super) answered: Option<Instant>,
+    /// Partitions whose records were not read yet: nothing of theirs is sent.
+    pub(super) unread: Vec<u32>,
+    /// Those without a leader that were spoken of last.
+    pub(super) told: Vec<u32>,
 }
 
 impl Cold {
-    /// Reads the topic and hands the shards what it says; false: it cannot be read yet. A cluster that comes back has its
-    /// leaders one after the other, and of a partition without one nothing is learnt: they are waited for, for a while.
+    /// Reads what has a leader by now and hands the shards what it says. False: something is left to be read.
     fn try_warm(&mut self, leaderless: &[u32]) -> bool {
-        let waited = self.answered.get_or_insert_with(Instant::now).elapsed();
         let warming = &self.warming;
-        if !leaderless.is_empty() {
-            if waited < warming.limits.start_timeout.as_duration() {
-                log::warn!("partitions {leaderless:?} have no leader yet, nothing is sent before they can be read");
-                return false;
-            }
-            log::error!(
-                "partitions {leaderless:?} have no leader and are not read: of what is sent to them, what landed before the \
-                 start may be there twice"
-            );
-        }
         let highest = warming.highest_on_disk;
-        let nothing = || Warm { highest, ..Warm::nothing() };
         if !warming.limits.dedup_warm_start {
-            self.boxes.iter().for_each(|warm| warm.put(nothing()));
+            self.boxes.iter().for_each(|warm| warm.put(Warm { highest, ..Warm::nothing() }));
             return true;
         }
-        match warming.read(leaderless, Instant::now() + warming.limits.start_timeout.as_duration()) {
+        let (waiting, readable): (Vec<u32>, Vec<u32>) =
+            self.unread.iter().partition(|partition| leaderless.contains(partition));
+        if waiting != self.told {
+            if !waiting.is_empty() {
+                log::warn!(
+                    "partitions {waiting:?} have no leader yet; nothing is sent to them before they can be read"
+                );
+            }
+            self.told.clone_from(&waiting);
+        }
+        if readable.is_empty() {
+            return false;
+        }
+        let unread: Arc<[PartitionId]> = waiting.iter().map(|partition| PartitionId(*partition)).collect();
+        match warming.read(&readable, Instant::now() + warming.limits.start_timeout.as_duration()) {
             Ok(Warmed { shards, report, warnings, .. }) => {
                 warnings.iter().for_each(|warning| log::warn!("{warning}"));
                 log::warn!(
-                    "the topic is there: the dedup window has {} keys of {} records, read in {:.1} s",
+                    "{} of {} partitions are there: the dedup window has {} more keys of {} records, read in {:.1} s",
+                    readable.len(),
+                    self.unread.len(),
                     report.keys,
                     report.records,
                     report.took.as_secs_f64()
                 );
-                self.boxes.iter().zip(shards).for_each(|(warm, content)| warm.put(content));
-                true
+                for (warm, content) in self.boxes.iter().zip(shards) {
+                    warm.put(Warm { unread: Arc::clone(&unread), ..content });
+                }
             }
             Err(error @ TailError::Unauthorized { .. }) => {
                 log::error!("{error}; the window begins empty, and repeats from before the start are sent again");
+                let nothing = || Warm { highest, unread: Arc::clone(&unread), ..Warm::nothing() };
                 self.boxes.iter().for_each(|warm| warm.put(nothing()));
-                true
             }
             Err(error) => {
                 log::warn!("the topic's tail cannot be read yet, nothing is sent before: {error}");
-                false
+                return false;
             }
         }
+        self.unread = waiting;
+        self.unread.is_empty()
     }
 }
 

@@ -27,7 +27,10 @@ impl Check for Stamps {
         }
         let entry = ledger.entry(id);
         let last = self.last.get(&entry.device).copied();
-        if entry.landed > 0 || fell_behind(ledger, id, last.map(|(id, _)| id)) {
+        // What was refused, and is found on disk after a death before it is a dead letter, comes with its old stamp behind
+        // what its caller has sent again since.
+        let is_late = entry.is_old && ledger.key(id).was_refused;
+        if entry.landed > 0 || is_late || fell_behind(ledger, id, last.map(|(id, _)| id)) {
             return Ok(());
         }
         if let Some((before, stamp)) = last.filter(|(_, stamp)| *stamp >= frame.hlc) {

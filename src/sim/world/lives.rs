@@ -94,7 +94,7 @@ impl World {
                 if let Err(error) = answer {
                     return Err(Violation { check: "start", what: format!("a sound disk is refused: {error}") });
                 }
-                self.ledger.is_cold = is_cold;
+                self.ledger.is_cold = self.host.is_cold();
                 if is_cold {
                     let now = self.host.clock.mono();
                     self.broker_away = now + Nanos::from_millis(u64::from(random.below(30_000)));

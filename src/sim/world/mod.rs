@@ -242,9 +242,12 @@ impl World {
         for broker in &self.host.brokers {
             broker.state().is_away = is_away && self.host.is_cold();
         }
+        let leaders = self.leaders_away.iter().enumerate();
+        self.host.leaderless =
+            leaders.filter(|(_, away)| now < **away).map(|(partition, _)| partition as u32).collect();
         if now >= self.broker_away && self.host.is_cold() {
             self.host.thaw();
-            self.ledger.is_cold = false;
+            self.ledger.is_cold = self.host.is_cold();
         }
         if now >= self.letters_away {
             let mut letters = self.host.letters.state();
