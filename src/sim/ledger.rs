@@ -42,8 +42,9 @@ pub struct Entry {
     pub first_at: Nanos,
     /// When it was accepted last.
     pub accepted_at: Nanos,
-    /// How many triggers had been accepted by then.
-    pub accepted_after: u64,
+    /// How many triggers had been settled by then: those a shard had seen for certain. What waited in a ring it may see later
+    /// than this one, though it was accepted before.
+    pub settled_before: u64,
     /// Records of it in the topic.
     pub landed: u32,
     /// When the last one landed.
@@ -161,6 +162,8 @@ pub struct Ledger {
     pub is_cold: bool,
     /// Accepted, over all lives.
     pub accepted: u64,
+    /// Of those: settled, or lost with a life and not accepted again.
+    settled: u64,
     /// Of this life: accepted, acknowledged, given back.
     pub life: (u64, u64, u64),
 }
@@ -190,7 +193,7 @@ impl Ledger {
             device,
             first_at: Nanos(0),
             accepted_at: Nanos(0),
-            accepted_after: 0,
+            settled_before: 0,
             landed: 0,
             landed_at: Nanos(0),
             told_at: Nanos(u64::MAX),
@@ -281,12 +284,12 @@ impl Ledger {
         let now = self.now;
         match *event {
             Event::Accepted { id } => {
-                let (accepted, is_cold) = (self.accepted, self.is_cold);
+                let (settled, is_cold) = (self.settled, self.is_cold);
                 let entry = &mut self.entries[id as usize];
                 if !entry.was_accepted() {
                     entry.first_at = now;
                 }
-                (entry.accepted_at, entry.accepted_after) = (now, accepted);
+                (entry.accepted_at, entry.settled_before) = (now, settled);
                 entry.was_cold |= is_cold;
                 self.accepted += 1;
                 self.life.0 += 1;
@@ -322,10 +325,13 @@ impl Ledger {
             Event::Passed { id } => {
                 let entry = &mut self.entries[id as usize];
                 entry.is_settled = true;
+                self.settled += 1;
             }
             Event::Died => {
                 self.life = (0, 0, 0);
                 self.died_at = now;
+                // What was in a ring is gone.
+                self.settled = self.accepted;
                 for entry in &mut self.entries {
                     entry.is_old |= entry.was_accepted();
                     if entry.landed > 0 {

@@ -37,7 +37,7 @@ impl Check for Window {
         let original = ledger.entry(first);
         let is_within = ledger.now.since(original.first_at) < self.ttl;
         // What comes back from the disk comes into the window behind it, whenever it was accepted.
-        let since = if original.is_old || self.has_disk { 0 } else { original.accepted_after };
+        let since = if original.is_old || self.has_disk { 0 } else { original.settled_before };
         let was_pushed_out = ledger.accepted - since >= self.capacity;
         let is_excused = entry.is_uncertain || entry.was_cold || original.was_cold;
         if is_within && !was_pushed_out && !is_excused && entry.landed == 0 {
