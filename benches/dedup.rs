@@ -1,4 +1,7 @@
-//! What does an ask cost a shard, from 100k keys to 16M?
+//! What does an ask cost a shard, from 4,096 keys to 16M, and by how many of the asks are repeats?
+//!
+//! `dedup`: none, 30 and 90 of a hundred asks repeat a settled key of the newer half of the window (the bodies of
+//! `benches/support/bodies/dedup.rs`). `dedup_memory`: each kind of ask alone, beside what the memory costs.
 //!
 //! Each window is full and in its steady state: every new key pushes out the oldest. Keys are those of a fleet: ids of
 //! 12 and 10 bytes, one device of 4,096 at a time, fresh seconds. 512 keys are in flight. Hashes are made outside the
@@ -7,89 +10,21 @@
 //!
 //! Run: `cargo bench --no-default-features --bench dedup`; `FENCEPOST_BENCH_16M=1` adds 16M keys (3 GB).
 
+mod support;
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fencepost::dedup::{Seen, Window, WindowLimits};
-use fencepost::trigger::{Key, State};
+use fencepost::dedup::{Seen, WindowLimits};
 use fencepost::units::Nanos;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+use support::Size;
+use support::bodies::dedup::{Fleet, Full, IN_FLIGHT, TOKENS, mix};
+use support::measure::{measure, size};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const DEVICES: u64 = 4_096;
-const TOKENS: u32 = 1_024;
-const IN_FLIGHT: u64 = 512;
 const BATCH: u64 = 4_096;
-const SEED: u64 = 0x5eed_0fde_d0b5;
-
-/// The ids of a fleet, and the n-th key it sends.
-struct Fleet {
-    devices: Vec<[u8; 12]>,
-    fences: Vec<[u8; 10]>,
-}
-
-impl Fleet {
-    fn new() -> Fleet {
-        let devices = (0..DEVICES).map(|n| format!("vehicle-{n:04}").into_bytes().try_into().expect("12 bytes"));
-        let fences = (0..256).map(|n| format!("fence-{n:04}").into_bytes().try_into().expect("10 bytes"));
-        Fleet { devices: devices.collect(), fences: fences.collect() }
-    }
-
-    #[inline]
-    fn key(&self, n: u64) -> Key<'_> {
-        Key {
-            device_id: &self.devices[(n % DEVICES) as usize],
-            fence_id: &self.fences[(n >> 4) as usize & 255],
-            state: State::Enter,
-            event_second: 1_790_000_000 + (n / DEVICES) as i64,
-        }
-    }
-}
-
-/// SplitMix64: a stand-in for the seeded hash, as well spread.
-fn mix(n: u64) -> u64 {
-    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ SEED;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// A window in its steady state, and how many keys have gone through it.
-struct Full {
-    window: Window,
-    sent: u64,
-}
-
-impl Full {
-    fn new(keys: usize, fleet: &Fleet) -> Full {
-        let limits = WindowLimits {
-            capacity: keys,
-            key_bytes: (keys * 64).max(WindowLimits::key_bytes_min(TOKENS)),
-            tokens: TOKENS,
-            ttl: Nanos::from_millis(10_000),
-        };
-        let mut full = Full { window: Window::new(limits), sent: 0 };
-        for _ in 0..keys + keys / 4 {
-            full.miss_commit(fleet, mix(full.sent));
-        }
-        assert_eq!(full.window.len(), keys, "the window is full");
-        full
-    }
-
-    /// One new key in, the one that came `IN_FLIGHT` before it settled, the oldest out.
-    #[inline]
-    fn miss_commit(&mut self, fleet: &Fleet, hash: u64) {
-        let n = self.sent;
-        let token = (n % u64::from(TOKENS)) as u32;
-        let seen = self.window.ask(fleet.key(n), hash, Nanos(n), token);
-        assert!(seen == Seen::New);
-        if n >= IN_FLIGHT {
-            self.window.commit(((n - IN_FLIGHT) % u64::from(TOKENS)) as u32);
-        }
-        self.sent += 1;
-    }
-}
 
 /// Measures `work` over numbers that `pick` has chosen outside the measured time. The batches' median stands for all of
 /// them: a batch that another process interrupted does not count.
@@ -113,12 +48,16 @@ fn in_batches(iterations: u64, mut pick: impl FnMut(u64) -> (u64, u64), mut work
 }
 
 fn dedup(criterion: &mut Criterion) {
-    let mut sizes = vec![100_000, 1_000_000];
-    if std::env::var_os("FENCEPOST_BENCH_16M").is_some() {
+    measure(criterion, "dedup");
+}
+
+fn memory(criterion: &mut Criterion) {
+    let mut sizes = size().pick(vec![8_192], vec![100_000, 1_000_000]);
+    if size() == Size::Full && std::env::var_os("FENCEPOST_BENCH_16M").is_some() {
         sizes.push(16_000_000);
     }
     let fleet = Fleet::new();
-    let mut group = criterion.benchmark_group("dedup");
+    let mut group = criterion.benchmark_group("dedup_memory");
     group.throughput(Throughput::Elements(1));
     for keys in sizes {
         let mut full = Full::new(keys, &fleet);
@@ -192,6 +131,6 @@ fn dedup(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(30).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
-    targets = dedup
+    targets = dedup, memory
 }
 criterion_main!(benches);

@@ -2,7 +2,7 @@
 //! client would choose for the same key, so that other producers and consumers of the topic agree with the router.
 //!
 //! Pure functions, no state. Cost: one multiplication chain per 4 bytes of the id and one division
-//! (`benches/data.rs`, `partition`). [`self_test`] compares the hash with answers of the Java client; the router refuses
+//! (`benches/partition.rs`). [`self_test`] compares the hash with answers of the Java client; the router refuses
 //! to start when it fails.
 
 use crate::units::{PartitionId, ShardId};

@@ -3,7 +3,7 @@
 #[path = "../benches/support/mod.rs"]
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use support::{NAMES, Workload};
 
 const END_MS: i64 = 1_700_000_000_500;
@@ -18,7 +18,17 @@ fn each_workload_is_fixed_and_its_distinct_triggers_are_distinct_by_key() {
     for name in NAMES {
         let workload = Workload::named(name, COUNT, END_MS);
         assert_eq!((workload.name, workload.triggers.len()), (name, COUNT));
-        assert!(workload.about.contains("200000 triggers"), "{}", workload.about);
+        assert!(workload.about().contains("200000 triggers"), "{}", workload.about());
+        let distinct =
+            |of: fn(&support::OwnedTrigger) -> &str| workload.triggers.iter().map(of).collect::<HashSet<_>>().len();
+        let (stated, fences) = (workload.dimensions, distinct(|owned| &owned.fence));
+        assert_eq!((stated.triggers, stated.devices), (COUNT, distinct(|owned| &owned.device)));
+        assert!(
+            fences <= stated.fences && fences * 10 > stated.fences * 9,
+            "{name} meets {fences} of {}",
+            stated.fences
+        );
+        assert_eq!(stated.repeats, workload.triggers.iter().filter(|owned| owned.repeat).count());
         assert!(workload.triggers == Workload::named(name, COUNT, END_MS).triggers, "{name} is the same each time");
         let mut keys = HashMap::new();
         let mut latest_ms: HashMap<&str, i64> = HashMap::new();
@@ -65,4 +75,18 @@ fn each_workload_has_its_shape() {
     assert!((0.29..0.31).contains(&share(repeats)), "{repeats}");
     let bursts = count_by("bursty", |owned| owned.due_us.to_string());
     assert_eq!((bursts.len(), bursts[0], bursts[39]), (40, 5_000, 5_000));
+}
+
+#[test]
+fn each_body_gives_the_right_answer_however_often_it_runs() {
+    let mut names = HashSet::new();
+    for entry in support::BODIES {
+        assert!(names.insert(entry.name), "{} is there twice", entry.name);
+        let mut body = entry.make(support::Size::Small);
+        for _ in 0..3 {
+            body.prepare();
+            body.run();
+        }
+        body.check();
+    }
 }

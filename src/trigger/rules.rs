@@ -2,7 +2,7 @@
 //! sent. Each limit is a constant or a field of [`Rules`]; the check and the message read the same one.
 //!
 //! A pure function of the trigger, the wall clock's time and the limits; it allocates nothing. Cost: one compare a rule,
-//! all of them predicted (`benches/data.rs`, `rules`).
+//! all of them predicted (`benches/rules.rs`).
 
 use super::Trigger;
 use crate::units::UnixMs;

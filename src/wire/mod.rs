@@ -4,7 +4,7 @@
 //! allocating. [`decode`] borrows from the bytes it reads, refuses what is not a frame of version 1 with the place of the
 //! fault, never panics, and keeps fields it does not know so that [`Decoded::encode`] writes them again.
 //!
-//! Cost: `benches/data.rs`, `encode` and `decode`.
+//! Cost: `benches/encode.rs`, `benches/decode.rs`.
 
 mod decode;
 mod encode;
