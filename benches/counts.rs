@@ -5,7 +5,8 @@
 //! changes with the code and with the compiler alone.
 //!
 //! `script/bench --check` counts and compares with `benches/baseline.tsv`. Run without `--bench` (as `cargo test --benches`
-//! does) it only checks the answers; with `--names` it prints what is counted and how many operations a run has.
+//! does) it only checks the answers; with `--names` it prints what is counted and how many operations a run has. Counting
+//! needs valgrind, and gungraun's runner on the path: the script sees to both.
 
 mod support;
 
