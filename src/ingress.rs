@@ -23,10 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FRAME_OVERHEAD: usize = 61 + 32 + 128;
 /// One submit in so many is timed.
 const SAMPLED_SUBMITS: u64 = 64;
-/// Triggers of a batch between two publications.
-const BATCH_STEP: usize = 64;
-/// Stands where no answer is yet.
-const NOT_OFFERED: Refused = Refused::Closed(ClosedWhy::Stopping);
+/// Triggers of a batch between two publications: as many as a word has bits.
+const BATCH_STEP: usize = u64::BITS as usize;
 /// How old the wall clock may be that event times are checked against.
 const WALL_AGE_MAX: Nanos = Nanos::from_millis(20);
 
@@ -178,15 +176,20 @@ impl<C: Clock> Ingress<C> {
         answer
     }
 
-    /// Offers many triggers, with one publication to each shard for each 64 of them. `each` gets the index of a trigger and
+    /// Offers many triggers, with one publication to each shard for each 64 of them, or up to one that is refused. `each` gets the index of a trigger and
     /// its answer; by then what was accepted is with its shard. The order is kept, and a refusal of one says nothing of the
     /// next. If `each` panics, up to 63 triggers behind the one it was told of are accepted as well.
     pub fn submit_batch(&mut self, triggers: &[Trigger<'_>], mut each: impl FnMut(usize, Result<Accepted, Refused>)) {
-        for (step, triggers) in triggers.chunks(BATCH_STEP).enumerate() {
-            let mut answers = [Err(NOT_OFFERED); BATCH_STEP];
-            let count = self.take_step(triggers, &mut answers, |_| false);
-            for (index, answer) in answers[..count].iter().enumerate() {
-                each(step * BATCH_STEP + index, *answer);
+        let mut at = 0;
+        while at < triggers.len() {
+            let step = self.take_step(&triggers[at..]);
+            for index in 0..step.taken {
+                each(at + index, Ok(step.accepted(index)));
+            }
+            at += step.taken;
+            if let Some(refused) = step.refused {
+                each(at, Err(refused));
+                at += 1;
             }
         }
     }
@@ -202,37 +205,40 @@ impl<C: Clock> Ingress<C> {
         triggers: &[Trigger<'_>],
         mut each: impl FnMut(usize, Accepted),
     ) -> Result<(), (usize, Refused)> {
-        for (step, triggers) in triggers.chunks(BATCH_STEP).enumerate() {
-            let mut answers = [Err(NOT_OFFERED); BATCH_STEP];
-            let count = self.take_step(triggers, &mut answers, |answer| answer.is_err());
-            for (index, answer) in answers[..count].iter().enumerate() {
-                let index = step * BATCH_STEP + index;
-                each(index, answer.map_err(|refused| (index, refused))?);
+        let mut at = 0;
+        while at < triggers.len() {
+            let step = self.take_step(&triggers[at..]);
+            for index in 0..step.taken {
+                each(at + index, step.accepted(index));
+            }
+            at += step.taken;
+            if let Some(refused) = step.refused {
+                return Err((at, refused));
             }
         }
         Ok(())
     }
 
-    /// Stages triggers up to the last, or the first whose answer is an end, and publishes them. No code of the caller's runs
-    /// in between: a router that stops waits for a step in which the gate was open, not for what a caller does with the
-    /// answers. Returns how many there are.
-    fn take_step(
-        &mut self,
-        triggers: &[Trigger<'_>],
-        answers: &mut [Result<Accepted, Refused>; BATCH_STEP],
-        is_end: impl Fn(&Result<Accepted, Refused>) -> bool,
-    ) -> usize {
+    /// Stages triggers up to the first that is refused, at most [`BATCH_STEP`], and publishes them. No code of the caller's
+    /// runs in between: a router that stops waits for a step in which the gate was open, not for what a caller does with the
+    /// answers.
+    fn take_step(&mut self, triggers: &[Trigger<'_>]) -> Step {
         let began = self.clock.mono();
         let batch = Publish(self);
-        let mut count = 0;
-        for (trigger, place) in triggers.iter().zip(answers) {
-            *place = batch.0.stage(trigger, began).map(|(accepted, _)| accepted);
-            count += 1;
-            if is_end(place) {
-                break;
+        let mut step = Step { first: batch.0.accepted() + 1, taken: 0, slow: 0, refused: None };
+        for trigger in triggers.iter().take(BATCH_STEP) {
+            match batch.0.stage(trigger, began) {
+                Ok((accepted, _)) => {
+                    step.slow |= u64::from(accepted.pressure == Pressure::SlowDown) << step.taken;
+                    step.taken += 1;
+                }
+                Err(refused) => {
+                    step.refused = Some(refused);
+                    break;
+                }
             }
         }
-        count
+        step
     }
 
     /// Up to which seq everything is settled: acknowledged by the broker, handed back by [`Ingress::take_failed`], or a
@@ -470,6 +476,24 @@ impl<C: Clock> Ingress<C> {
 
     fn lane_mut(&mut self) -> &mut Lane {
         self.lane.as_mut().expect("an ingress has its lane until it is dropped")
+    }
+}
+
+/// What became of the first triggers of a batch: the answers of those that were taken, whose seqs follow on one another.
+struct Step {
+    /// The seq of the first.
+    first: u64,
+    taken: usize,
+    /// A bit for each: whether to pace oneself.
+    slow: u64,
+    /// Why the one behind them was not taken, if one was not.
+    refused: Option<Refused>,
+}
+
+impl Step {
+    fn accepted(&self, index: usize) -> Accepted {
+        let pressure = if self.slow >> index & 1 == 1 { Pressure::SlowDown } else { Pressure::Clear };
+        Accepted { seq: Seq(self.first + index as u64), pressure }
     }
 }
 
