@@ -113,9 +113,50 @@ fn what_cannot_be_read_is_said_with_its_exit_code() {
     let missing = std::env::temp_dir().join("fencepost-no-such-directory");
     let output = dlq(&["ls"], &missing);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("fencepost-no-such-directory"), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("fencepost-no-such-directory: ") && said.contains("; give the directory `dead-letters`"),
+        "{said}"
+    );
+    let shown = dlq(&["show", "--partition", "1", "--offset", "1"], &missing);
+    assert_eq!(shown.status.code(), Some(3), "{shown:?}");
     let both = dlq(&["ls", "-c", "fencepost.toml"], &missing);
     assert_eq!(both.status.code(), Some(2), "{both:?}");
     // Letters on disk go to their topic when the router runs again; replay is for those in the topic.
     assert_eq!(dlq(&["replay"], &missing).status.code(), Some(2));
+}
+
+/// A replay would make it, begin anew, and take the topic's own count for the one that devices are mapped by.
+#[test]
+fn a_replay_whose_state_directory_is_not_there_is_refused_before_anybody_is_asked() {
+    let place = Scratch(std::env::temp_dir().join(format!("fencepost-dlq-{}-state", std::process::id())));
+    std::fs::create_dir_all(&place.0).expect("the directory can be made");
+    let (file, state) = (place.0.join("fencepost.toml"), place.0.join("mistyped"));
+    std::fs::write(&file, format!("topic.name = \"t\"\nkafka.bootstrap = \"127.0.0.1:1\"\nstate.dir = {state:?}\n"))
+        .expect("it can be written");
+    for options in [&[][..], &["--dry-run"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+        command.args(["dlq", "replay", "-c"]).arg(&file).args(options).env_remove("RUST_LOG").stdin(Stdio::null());
+        let output = command.output().expect("the binary was built");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(
+            said.contains(&format!("state.dir = {}: ", state.display())) && said.contains("--resume-file"),
+            "{said}"
+        );
+        assert!(!state.exists(), "nothing is made");
+    }
+}
+
+#[test]
+fn a_directory_without_letters_is_done_and_the_state_directory_above_it_is_not_taken_for_one() {
+    let state = Scratch(std::env::temp_dir().join(format!("fencepost-dlq-{}-none", std::process::id())));
+    let below = state.0.join("dead-letters");
+    std::fs::create_dir_all(&below).expect("the directory can be made");
+    let output = dlq(&["ls"], &below);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("0 letters"), "{output:?}");
+    let output = dlq(&["ls"], &state.0);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("give {}", below.display())), "{output:?}");
 }

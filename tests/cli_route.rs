@@ -686,7 +686,7 @@ fn a_replay_names_what_the_disk_has_lost_and_delivers_the_rest() {
 }
 
 #[test]
-fn a_replay_without_a_directory_or_beside_a_router_is_refused_and_an_empty_one_is_done() {
+fn a_replay_without_its_directory_or_beside_a_router_is_refused_and_an_empty_one_is_done() {
     let place = Place::new("refused");
     let output = place.replay("", &[]).output().unwrap();
     let said = text(&output.stderr);
@@ -695,9 +695,19 @@ fn a_replay_without_a_directory_or_beside_a_router_is_refused_and_an_empty_one_i
     let output = place.replay("", &["--max", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     let keys = disk(&place.path("state"));
+    for options in [&["--dry-run"][..], &[]] {
+        let output = place.replay(&keys, options).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        let named = format!("state.dir = {}: No such file", place.path("state").display());
+        assert!(said.contains(&named) && said.contains("mount or name its directory"), "{said}");
+        assert!(output.stdout.is_empty() && !place.path("state").exists(), "it makes nothing, and counts nothing");
+    }
+    fs::create_dir(place.path("state")).unwrap();
     let output = place.replay(&keys, &["--dry-run"]).output().unwrap();
-    assert_eq!((output.status.code(), &counters(&output)["in_spill"]), (Some(0), &0.into()));
-    assert!(!place.path("state").exists(), "a look makes nothing");
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), &counters(&output)["in_spill"]), (Some(0), &0.into()), "{said}");
+    assert!(said.contains(&format!("there is no segment in {}", place.path("state/spill").display())), "{said}");
     let server = place.serve("source = \"tcp\"\nlisten = \"127.0.0.1:0\"\nconnections_max = 1", &keys);
     let output = place.replay(&keys, &[]).output().unwrap();
     let said = text(&output.stderr);

@@ -7,6 +7,7 @@ mod say;
 mod bench;
 mod check;
 mod demo;
+mod directory;
 mod dlq;
 mod drain;
 mod route;

@@ -3,12 +3,13 @@
 mod replay;
 
 use super::signals::Signals;
-use super::{CliError, Exit};
+use super::{CliError, Exit, directory};
+use crate::engine::disk::SPILL_DIR;
 use crate::spill::{self, PartitionFound, RealDisk, Recovery, SurveyError};
 use clap::{Args, Subcommand};
 use replay::Replay;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Looks into a spill directory, or sends what is there to the topic.
 #[derive(Args)]
@@ -27,7 +28,8 @@ enum SpillCommand {
 ///
 /// Nothing is changed, and reading is all it needs to be allowed. Stop the router first: what it writes meanwhile would
 /// look like damage. A tail that a crash cut short is no damage: nothing in it was settled. The exit code is 1 when a
-/// settled record is lost, or when any byte is not what it should be.
+/// settled record is lost, or when any byte is not what it should be; 2 when the segments lie one level below; 3 when the
+/// directory is not there.
 #[derive(Args)]
 struct Verify {
     /// The directory that holds the segments.
@@ -49,16 +51,39 @@ impl Spill {
 
 impl Verify {
     fn run(self) -> Result<Exit, CliError> {
-        let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
-        let found = spill::verify(&mut RealDisk, &self.dir, |_| !signals.asked_to_stop());
-        let (recovery, partitions) = found.map_err(survey_error)?;
-        if self.json {
-            say!("{}", as_json(&recovery, &partitions));
-        } else {
-            super::say::out(format_args!("{}", as_text(&recovery, &partitions)));
+        let dir = self.dir.display();
+        let fix = "give the directory `spill` below the state.dir of a router that has run here";
+        directory::must_be_there(&self.dir, &dir.to_string(), fix)?;
+        let found = survey(&self.dir)?;
+        // A state directory itself has no segments, and would pass for one whose spill is whole.
+        let below = self.dir.join(SPILL_DIR);
+        if found.0.has_no_files() && below.is_dir() {
+            return Err(CliError::Usage(format!(
+                "the segments are not in {dir}, but below it: give {}",
+                below.display()
+            )));
         }
-        Ok(if recovery.is_whole() { Exit::Done } else { Exit::Wrong })
+        Ok(said(&self.dir, &found, self.json))
     }
+}
+
+/// What a directory that is there holds.
+fn survey(dir: &Path) -> Result<(Recovery, Vec<PartitionFound>), CliError> {
+    let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
+    spill::verify(&mut RealDisk, dir, |_| !signals.asked_to_stop()).map_err(survey_error)
+}
+
+/// Says what was found, and returns the exit code it stands for.
+fn said(dir: &Path, (recovery, partitions): &(Recovery, Vec<PartitionFound>), json: bool) -> Exit {
+    if json {
+        say!("{}", as_json(recovery, partitions));
+    } else {
+        super::say::out(format_args!("{}", as_text(recovery, partitions)));
+    }
+    if recovery.has_no_files() {
+        tell!("nothing is spilled: there is no segment in {}", dir.display());
+    }
+    if recovery.is_whole() { Exit::Done } else { Exit::Wrong }
 }
 
 fn survey_error(error: SurveyError) -> CliError {
@@ -148,10 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flip_on_the_disk_makes_the_exit_code_1_and_a_missing_directory_3() {
-        let dir = std::env::temp_dir().join(format!("fencepost-cli-spill-{}", std::process::id()));
+    fn a_flip_on_the_disk_makes_the_exit_code_1_a_directory_above_2_and_a_missing_one_3() {
+        let state = std::env::temp_dir().join(format!("fencepost-cli-spill-{}", std::process::id()));
+        let dir = state.join(SPILL_DIR);
         let run = |dir: &PathBuf| Verify { dir: dir.clone(), json: true }.run().map_err(|error| error.exit());
         assert_eq!(run(&dir), Err(Exit::Unavailable));
+        std::fs::create_dir_all(&dir).unwrap();
+        assert_eq!(run(&dir), Ok(Exit::Done), "it is empty");
+        assert_eq!(run(&state), Err(Exit::Usage), "the segments lie below");
         let limits = SpillLimits {
             limit_bytes: 16 << 20,
             reserve_bytes: 1 << 20,
@@ -179,6 +208,6 @@ mod tests {
         let (recovery, rows) = spill::verify(&mut RealDisk, &dir, |_| true).unwrap();
         let json = as_json(&recovery, &rows);
         assert_eq!((&json["lost"], &json["in_spill"], &json["recovered"]), (&json!(1), &json!(0), &json!(1)));
-        std::fs::remove_dir_all(&dir).unwrap();
+        std::fs::remove_dir_all(&state).unwrap();
     }
 }

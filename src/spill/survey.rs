@@ -73,6 +73,12 @@ impl Recovery {
         self.records.saturating_add(self.lost)
     }
 
+    /// Whether there was not one file of a segment.
+    #[must_use]
+    pub fn has_no_files(&self) -> bool {
+        self.segments == 0 && self.removed == 0 && self.quarantined.is_empty()
+    }
+
     /// Whether the disk kept its word.
     #[must_use]
     pub fn is_whole(&self) -> bool {

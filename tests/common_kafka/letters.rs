@@ -108,6 +108,8 @@ impl Office {
         let office =
             Office { bootstrap: bootstrap.to_owned(), topic, letters, scratch: Scratch::new("office"), producer };
         office.configure("");
+        // As the router that wrote the letters would have made it.
+        std::fs::create_dir(office.scratch.0.join("state")).expect("the scratch directory can be written");
         office
     }
 

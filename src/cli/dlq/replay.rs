@@ -14,8 +14,8 @@ use super::reader::{Ended, TopicReader};
 use super::resume::{ResumeFile, Whose};
 use crate::cli::signals::Signals;
 use crate::cli::table::{grouped, right};
-use crate::cli::{CliError, Exit, say};
-use crate::config::{KafkaSettings, RecordTime};
+use crate::cli::{CliError, Exit, directory, say};
+use crate::config::{Config, KafkaSettings, RecordTime};
 use crate::letter::notes::header;
 use crate::partition::partition_of;
 use crate::replay::{Positions, Wanted};
@@ -176,6 +176,7 @@ impl Replay {
                 ));
             }
         };
+        self.check_state_dir(&place.config)?;
         let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         place.tell_of_disk();
         let (mut letters, letter_partitions) = place.letters()?;
@@ -229,6 +230,19 @@ impl Replay {
         ended.and(saved)?;
         let is_whole = sums.failed + sums.malformed + sums.over_replays_max == 0;
         Ok(if is_whole { Exit::Done } else { Exit::Wrong })
+    }
+
+    /// A state directory that is not there would be made, and taken for one that pins nothing and was never replayed from.
+    fn check_state_dir(&self, config: &Config) -> Result<(), CliError> {
+        match &config.state.dir {
+            Some(dir) if self.resume_file.is_none() || config.topic.partitions.is_none() => directory::must_be_there(
+                dir,
+                &format!("state.dir = {}", dir.display()),
+                "it says how far the last replay came, and by how many partitions devices are mapped: mount or name the \
+                 directory of the router, or give --resume-file and set topic.partitions",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// The count that devices are mapped by: pinned by the configuration or the state directory, or the topic's own.

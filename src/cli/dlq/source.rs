@@ -3,8 +3,9 @@
 use super::letter::Letter;
 use super::place::Place;
 use super::progress::Progress;
-use crate::cli::CliError;
 use crate::cli::signals::Signals;
+use crate::cli::{CliError, directory};
+use crate::engine::disk::LETTER_DIR;
 use crate::spill::{Kind, RealDisk, SurveyError, read_all};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -100,6 +101,17 @@ fn read_dir(
     each: &mut dyn FnMut(Letter) -> bool,
 ) -> Result<Survey, CliError> {
     let mut survey = Survey { place: dir.display().to_string(), ..Survey::default() };
+    let fix = "give the directory `dead-letters` below the state.dir of a router that has run here";
+    directory::must_be_there(dir, &survey.place, fix)?;
+    // A state directory itself has no segments, and would pass for one without letters.
+    let below = dir.join(LETTER_DIR);
+    if below.is_dir() {
+        return Err(CliError::Usage(format!(
+            "the letters are not in {}, but below it: give {}",
+            dir.display(),
+            below.display()
+        )));
+    }
     let mut enough = false;
     let watch = |bytes| {
         progress.tick("bytes", (bytes, bytes), &"");

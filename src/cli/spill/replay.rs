@@ -1,6 +1,7 @@
 //! `fencepost spill replay`: a router without a source, which drains what earlier runs left on disk into the topic.
 
-use super::{as_json, as_text};
+use super::{said, survey};
+use crate::cli::directory;
 use crate::cli::drain::{self, Drained};
 use crate::cli::signals::Signals;
 use crate::cli::table::{grouped, span};
@@ -8,7 +9,7 @@ use crate::cli::{CliError, Exit};
 use crate::config::{Config, DivertPolicy, RouteSource};
 use crate::engine::disk::SPILL_DIR;
 use crate::engine::{Report, Router, StartError};
-use crate::spill::{self, PartitionFound, RealDisk, Recovery};
+use crate::spill::{PartitionFound, Recovery};
 use crate::state::StateError;
 use clap::Args;
 use serde_json::{Value, json};
@@ -28,8 +29,8 @@ const WINDOW_MIN: usize = 16;
 /// for shutdown.limit.
 ///
 /// Exit codes: 0 everything was drained, or as much as --max asked for; 1 something became a dead letter, or the disk has
-/// lost it; 2 the command line or the configuration; 3 the broker is not available, or it was stopped before the end: it
-/// says what is left.
+/// lost it; 2 the command line or the configuration; 3 the broker or the state directory is not available, or it was stopped
+/// before the end: it says what is left.
 #[derive(Args)]
 pub(super) struct Replay {
     /// The configuration file.
@@ -57,9 +58,15 @@ impl Replay {
                  left the spill"
             )));
         };
+        // A start would make it, and find that nothing is left.
+        let fix = format!(
+            "the triggers are where the router left them: mount or name its directory in {}",
+            self.config.display()
+        );
+        directory::must_be_there(&state, &format!("state.dir = {}", state.display()), &fix)?;
         let dir = state.join(SPILL_DIR);
         if self.dry_run {
-            return self.look(&dir);
+            return Ok(said(&dir, &spilled(&dir)?, self.json));
         }
         self.prepare(&mut config);
         let patience = config.limits()?.shutdown_limit.as_duration();
@@ -106,22 +113,12 @@ impl Replay {
         }
     }
 
-    fn look(&self, dir: &Path) -> Result<Exit, CliError> {
-        let (recovery, partitions) = survey(dir)?;
-        if self.json {
-            say!("{}", as_json(&recovery, &partitions));
-        } else {
-            crate::cli::say::out(format_args!("{}", as_text(&recovery, &partitions)));
-        }
-        Ok(if recovery.is_whole() { Exit::Done } else { Exit::Wrong })
-    }
-
     /// What is left, said with why it is.
     fn not_started(&self, error: StartError, dir: &Path) -> Result<Exit, CliError> {
         if error.is_about_config() || matches!(error, StartError::State(StateError::InUse { .. })) {
             return Err(error.into());
         }
-        let (recovery, _) = survey(dir)?;
+        let (recovery, _) = spilled(dir)?;
         if recovery.recovered() == 0 {
             if self.json {
                 say!("{}", json!({"found": 0, "left": 0, "ended": "drained"}));
@@ -136,13 +133,10 @@ impl Replay {
     }
 }
 
-fn survey(dir: &Path) -> Result<(Recovery, Vec<PartitionFound>), CliError> {
-    // A router that never ran has no directory yet.
-    if !dir.exists() {
-        return Ok((Recovery::default(), Vec::new()));
-    }
-    let signals = Signals::listen().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
-    spill::verify(&mut RealDisk, dir, |_| !signals.asked_to_stop()).map_err(super::survey_error)
+/// What lies in the spill of a state directory that is there.
+fn spilled(dir: &Path) -> Result<(Recovery, Vec<PartitionFound>), CliError> {
+    // A router that never came so far has not made it yet.
+    if dir.exists() { survey(dir) } else { Ok((Recovery::default(), Vec::new())) }
 }
 
 /// What came of it.
