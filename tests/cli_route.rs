@@ -1285,6 +1285,24 @@ fn m4_check_names_the_missing_feature_or_path_and_no_secret() {
     assert!(said.contains("ssl.ca.location = /nowhere/ca.pem"), "{said}");
 }
 
+/// A state directory of another topic is a mistake of the configuration, whoever meets it.
+#[test]
+fn the_state_directory_of_another_topic_is_a_fault_of_the_configuration() {
+    let place = Place::new("other-topic");
+    let state = place.path("state");
+    let keys = format!("state.dir = {state:?}");
+    assert_eq!(feed(place.route("", &keys), b"").status.code(), Some(0));
+    let remembered = fs::read_to_string(state.join("router.toml")).unwrap();
+    fs::write(state.join("router.toml"), remembered.replace(TOPIC, "positions")).unwrap();
+    for output in [feed(place.route("", &keys), b""), place.replay(&keys, &[]).output().unwrap()] {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("belongs to topic positions, not triggers") && said.contains("topic.name"), "{said}");
+    }
+    let (code, said) = check(&place, "", &keys);
+    assert_eq!(code, Some(2), "{said}");
+}
+
 #[test]
 fn where_refuses_what_no_router_takes() {
     let find = |device: &str, partitions: &str, shards: &str| {

@@ -52,7 +52,9 @@ pub enum StateError {
         why: String,
     },
     /// It belongs to another topic.
-    #[error("state.dir = {dir:?} belongs to topic {kept}, not {got}: one directory per topic")]
+    #[error(
+        "state.dir = {dir:?} belongs to topic {kept}, not {got}: give each topic a directory of its own, or set topic.name = {kept:?}"
+    )]
     OtherTopic {
         /// The directory.
         dir: PathBuf,

@@ -91,6 +91,27 @@ fn m5_a_client_id_too_long_and_a_topic_with_a_nul_are_config_errors() {
 }
 
 #[test]
+fn a_state_directory_of_another_topic_is_a_config_error_and_stays_as_it_is() {
+    let _alone = alone();
+    let (topic, other) = (fresh_topic("mine"), fresh_topic("other"));
+    let state = Scratch::new("other-topic");
+    let mock = Mock::with_topic(1, &topic, 2);
+    mock.create_topic(&other, 2);
+    let mut config = config(&mock.bootstrap(), &topic);
+    config.state.dir = Some(state.0.clone());
+    let (router, _) = Router::start(&config).unwrap();
+    assert!(router.shutdown(Duration::from_secs(30)).counts.add_up());
+    config.topic.name = other.clone();
+    let error = refused(&config);
+    assert!(error.is_about_config(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("belongs to topic {topic}, not {other}")), "{text}");
+    config.topic.name = topic;
+    let (router, _) = Router::start(&config).expect("its own topic starts on it");
+    assert!(router.shutdown(Duration::from_secs(30)).counts.add_up());
+}
+
+#[test]
 fn a_cluster_that_does_not_answer_is_named() {
     let _alone = alone();
     // Nobody listens there.

@@ -136,6 +136,7 @@ impl StartError {
                 | StartError::Placement(_)
                 | StartError::Memory { .. }
                 | StartError::OtherPin { .. }
+                | StartError::State(StateError::OtherTopic { .. })
         )
     }
 }
