@@ -5,6 +5,7 @@ use super::{CliError, Exit, table};
 use crate::config::{Config, FRAME_BYTES_MAX, KafkaSettings, Limits, Pin, RecordTime, RouteSource};
 use crate::engine::{Blueprint, check_memory};
 use crate::sink::kafka::features::{self, Lacking};
+use crate::sink::kafka::rights::{self, Writing};
 use crate::sink::kafka::tail::{self, TailError};
 use crate::sink::kafka::topic::{TopicDesk, TopicError, TopicFacts};
 use crate::sink::kafka::{self, VERSION_MIN};
@@ -369,24 +370,32 @@ fn check_letters(config: &Config, found: &mut Findings) -> Result<(), CliError> 
         properties: settings.properties,
         linger: Nanos(0),
     };
-    let desk = TopicDesk::new(&kafka::letters::letter_properties(&client), &settings.topic);
+    let properties = kafka::letters::letter_properties(&client);
+    let desk = TopicDesk::new(&properties, &settings.topic);
+    let meanwhile = if has_disk { "they stay on disk until then" } else { "what cannot be delivered is handed back" };
+    let account = Account { principal: rights::principal(&properties), without: meanwhile };
     match desk.facts(BROKER_LIMIT) {
-        Ok(facts) => found.ok(WHAT, format!("topic {} has {} partitions", settings.topic, facts.partitions)),
+        Ok(facts) => {
+            found.ok(WHAT, format!("topic {} has {} partitions", settings.topic, facts.partitions));
+            found.0.push(account.writing(WHAT, &settings.topic, &desk.may_write(BROKER_LIMIT)));
+        }
         Err(TopicError::Missing { .. }) if config.topic.create => {
             found.ok(WHAT, format!("topic {} will be made", settings.topic));
         }
-        Err(error) => {
-            let meanwhile =
-                if has_disk { "they stay on disk until then" } else { "what cannot be delivered is handed back" };
-            found.warn(WHAT, format!("{error}; {meanwhile}"));
+        // A topic that nobody named may just as well not be there.
+        Err(TopicError::Refused { .. }) if config.dead_letter.topic.is_some() => {
+            found.0.push(account.writing(WHAT, &settings.topic, &desk.may_write(BROKER_LIMIT)));
         }
+        Err(error) => found.warn(WHAT, format!("{error}; {meanwhile}")),
     }
     Ok(())
 }
 
 fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Remembered>, found: &mut Findings) {
     let name = &config.topic.name;
-    let desk = TopicDesk::new(&kafka::properties(settings, 1), name);
+    let properties = kafka::properties(settings, 1);
+    let desk = TopicDesk::new(&properties, name);
+    let account = Account { principal: rights::principal(&properties), without: "no trigger is delivered until then" };
     let facts = match desk.facts(BROKER_LIMIT) {
         Ok(facts) => facts,
         Err(error @ TopicError::Unreachable { .. }) => {
@@ -401,7 +410,11 @@ fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Re
         Err(error @ TopicError::Client(_)) => return found.fail("broker", Exit::Usage, error.to_string()),
         Err(error) => {
             found.ok("broker", format!("{} answers", settings.bootstrap));
-            return found.fail("topic", Exit::Wrong, error.to_string());
+            found.fail("topic", Exit::Wrong, error.to_string());
+            if matches!(error, TopicError::Refused { .. }) {
+                found.0.push(account.writing("writing", name, &desk.may_write(BROKER_LIMIT)));
+            }
+            return;
         }
     };
     found.ok("broker", format!("{} answers, {} brokers", settings.bootstrap, facts.brokers));
@@ -409,6 +422,36 @@ fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Re
     check_replicas(name, &facts, found);
     check_record_size(name, &facts, found);
     check_reading(name, settings, &facts, found);
+    found.0.push(account.writing("writing", name, &desk.may_write(BROKER_LIMIT)));
+}
+
+/// Who asks, as far as it is known, and what comes of it where it may not write.
+struct Account {
+    principal: Option<String>,
+    without: &'static str,
+}
+
+impl Account {
+    /// What it means whether it may write to a topic.
+    fn writing(&self, what: &'static str, topic: &str, answer: &Writing) -> Finding {
+        let Account { principal, without } = self;
+        let (grade, text) = match answer {
+            Writing::Granted => (Grade::Ok, format!("topic {topic} may be written")),
+            Writing::Denied => {
+                let who = principal.as_deref().unwrap_or("the account of this client");
+                let named = principal.as_deref().unwrap_or("User:NAME");
+                let text = format!(
+                    "topic {topic}: {who} may not write to it, since WRITE is not granted: {without}; allow it: kafka-acls \
+                     --add --allow-principal {named} --operation Write --topic {topic}"
+                );
+                (Grade::Fail(Exit::Wrong), text)
+            }
+            Writing::NotSaid(why) => {
+                (Grade::Warn, format!("topic {topic}: it cannot be told whether WRITE is granted: {why}"))
+            }
+        };
+        Finding { what, grade, text }
+    }
 }
 
 /// A start fills the dedup window from the topic.
@@ -508,5 +551,36 @@ fn check_record_size(name: &str, facts: &TopicFacts, found: &mut Findings) {
             let why = facts.unread.as_deref().unwrap_or("not said");
             found.warn(WHAT, format!("max.message.bytes cannot be read ({why}): allow DESCRIBE_CONFIGS on the topic"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit_of(finding: Finding) -> Exit {
+        Findings(vec![finding]).exit()
+    }
+
+    #[test]
+    fn a_right_that_lacks_is_wrong_with_who_where_and_the_fix_and_one_that_is_not_told_is_a_note() {
+        let account = |principal: Option<&str>| Account {
+            principal: principal.map(str::to_owned),
+            without: "they stay on disk until then",
+        };
+        let denied = account(Some("User:alice")).writing("writing", "t.dlq", &Writing::Denied);
+        assert_eq!(
+            denied.text,
+            "topic t.dlq: User:alice may not write to it, since WRITE is not granted: they stay on disk until then; allow it: \
+             kafka-acls --add --allow-principal User:alice --operation Write --topic t.dlq"
+        );
+        assert_eq!(exit_of(denied), Exit::Wrong);
+        let unnamed = account(None).writing("writing", "t", &Writing::Denied);
+        assert!(unnamed.text.contains("the account of this client may not write"), "{}", unnamed.text);
+        assert!(unnamed.text.contains("--allow-principal User:NAME "), "{}", unnamed.text);
+        let not_said = account(None).writing("writing", "t", &Writing::NotSaid("_TIMED_OUT".into()));
+        assert_eq!((not_said.grade, exit_of(not_said)), (Grade::Warn, Exit::Done));
+        let granted = account(None).writing("writing", "t", &Writing::Granted);
+        assert_eq!((granted.grade, exit_of(granted)), (Grade::Ok, Exit::Done));
     }
 }

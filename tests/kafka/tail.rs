@@ -5,7 +5,9 @@ use crate::common_kafka::raw::{BEGAN_MS, Raw, SOON, frame, known, offsets_of, pl
 use crate::common_kafka::{PATIENCE, alone, config, fresh_topic};
 use crate::{in_tree, kafka, variable};
 use fencepost::config::Config;
+use fencepost::sink::kafka::rights::Writing;
 use fencepost::sink::kafka::tail::{Began, TailError, TailPart, may_read};
+use fencepost::sink::kafka::topic::TopicDesk;
 use fencepost::topology::affinity;
 use fencepost::units::PartitionId;
 use rdkafka::producer::Producer;
@@ -156,6 +158,8 @@ struct Restricted {
     bootstrap: String,
     config: Config,
     topic: String,
+    /// Further tables of its configuration.
+    more: String,
 }
 
 impl Restricted {
@@ -168,7 +172,7 @@ impl Restricted {
         properties.set("sasl.mechanism", "PLAIN");
         properties.set("sasl.username", "${KAFKA_ACL_USER}");
         properties.set("sasl.password", "${KAFKA_ACL_PASSWORD}");
-        Some(Restricted { bootstrap, config, topic })
+        Some(Restricted { bootstrap, config, topic, more: String::new() })
     }
 
     fn allow(&self, operation: &str) {
@@ -188,6 +192,10 @@ impl Restricted {
     fn may_read(&self) -> Result<(), TailError> {
         let plan = plan(&self.config, Vec::new());
         may_read(&plan.properties, &self.topic, PartitionId(1), &affinity::allowed().unwrap(), SOON)
+    }
+
+    fn may_write(&self) -> Writing {
+        TopicDesk::new(&plan(&self.config, Vec::new()).properties, &self.topic).may_write(SOON)
     }
 
     /// An ACL reaches the broker a moment after it was made.
@@ -233,20 +241,76 @@ fn without_read_it_is_refused_by_name_with_the_fix_and_with_it_no_group_is_neede
     restricted.until("READ", || restricted.may_read().is_ok());
     assert_eq!(restricted.read(), Ok(100));
     #[cfg(feature = "cli")]
-    check(&restricted, 0, &["ok    reading", "may be read"]);
+    check(&restricted, 0, &["ok    reading", "may be read", "ok    writing", "may be written"]);
+}
+
+/// An account that may read and not write passed, and failed with its first trigger.
+#[cfg(feature = "cli")]
+#[test]
+fn check_names_an_account_that_may_not_write_to_the_topic_or_to_that_of_the_dead_letters() {
+    let _alone = alone();
+    let Some(mut restricted) = Restricted::new("acl-write") else { return };
+    let user = format!("User:{}", variable("KAFKA_ACL_USER").expect("it is set with the address"));
+    let denied = |topic: &str| {
+        format!(
+            "topic {topic}: {user} may not write to it, since WRITE is not granted: {{}}; allow it: kafka-acls --add \
+             --allow-principal {user} --operation Write --topic {topic}"
+        )
+    };
+    let no_trigger = denied(&restricted.topic).replace("{}", "no trigger is delivered until then");
+    check(&restricted, 1, &["FAIL  topic", "FAIL  writing", &no_trigger]);
+    restricted.allow("Read");
+    restricted.until("READ", || restricted.may_read().is_ok());
+    check(&restricted, 1, &["ok    reading", "FAIL  writing", &no_trigger]);
+    restricted.allow("Write");
+    restricted.until("WRITE", || restricted.may_write() == Writing::Granted);
+    check(&restricted, 0, &["ok    writing", "may be written"]);
+
+    // The topic of the dead letters is there by now, and of the same cluster.
+    let letters = format!("{}.dlq", restricted.topic);
+    Admin::new(&restricted.bootstrap).create_topic(&letters, 1, &[]);
+    restricted.more = format!("[dead_letter]\ntopic = \"{letters}\"\n");
+    let no_letter = denied(&letters).replace("{}", "what cannot be delivered is handed back");
+    check(&restricted, 1, &["ok    writing", "FAIL  dead letters", &no_letter]);
+    let topic = std::mem::replace(&mut restricted.topic, letters);
+    restricted.allow("Describe");
+    restricted.until("DESCRIBE", || restricted.may_write() == Writing::Denied);
+    check_of(&restricted, &topic, 1, &["ok    writing", "has 1 partitions", &no_letter]);
+    restricted.allow("Write");
+    restricted.until("WRITE", || restricted.may_write() == Writing::Granted);
+    check_of(&restricted, &topic, 0, &["ok    dead letters", &format!("topic {} may be written", restricted.topic)]);
+}
+
+/// Without an authorizer, or for a super user, everything is allowed, and the broker says so.
+#[test]
+fn a_broker_that_forbids_nothing_says_that_write_is_granted() {
+    let (Some(bootstrap), _alone) = (kafka(), alone()) else { return };
+    let (topic, config) = topic(&bootstrap, "granted", 1, &[]);
+    let desk = TopicDesk::new(&plan(&config, Vec::new()).properties, &topic);
+    assert_eq!(desk.may_write(SOON), Writing::Granted);
+    // Nobody wrote a rule for a topic that is not there.
+    let missing = TopicDesk::new(&plan(&config, Vec::new()).properties, &fresh_topic("missing"));
+    assert!(matches!(missing.may_write(SOON), Writing::NotSaid(why) if why.contains("UNKNOWN_TOPIC")));
 }
 
 /// `fencepost check` as that user.
 #[cfg(feature = "cli")]
 fn check(restricted: &Restricted, code: i32, wanted: &[&str]) {
+    check_of(restricted, &restricted.topic, code, wanted);
+}
+
+/// The same for another topic than the one that rights are given to.
+#[cfg(feature = "cli")]
+fn check_of(restricted: &Restricted, topic: &str, code: i32, wanted: &[&str]) {
     let scratch = crate::common_kafka::Scratch::new("check");
     let file = scratch.0.join("fencepost.toml");
     let text = format!(
         "[topic]\nname = \"{}\"\n[kafka]\nbootstrap = \"{}\"\n[kafka.properties]\n\"security.protocol\" = \
          \"sasl_plaintext\"\n\"sasl.mechanism\" = \"PLAIN\"\n\"sasl.username\" = \"${{KAFKA_ACL_USER}}\"\n\
-         \"sasl.password\" = \"${{KAFKA_ACL_PASSWORD}}\"\n",
-        restricted.topic,
+         \"sasl.password\" = \"${{KAFKA_ACL_PASSWORD}}\"\n{}",
+        topic,
         restricted.config.kafka.bootstrap.as_ref().expect("it was set"),
+        restricted.more,
     );
     std::fs::write(&file, text).expect("a configuration can be written");
     let output = Command::new(env!("CARGO_BIN_EXE_fencepost"))

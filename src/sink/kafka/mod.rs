@@ -10,6 +10,7 @@ pub mod headers;
 pub mod letters;
 mod pace;
 mod reader;
+pub mod rights;
 pub mod tail;
 pub mod topic;
 mod warm;

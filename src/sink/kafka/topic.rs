@@ -1,6 +1,7 @@
 //! The topic as the cluster has it: asked for at start, created when that is wished, watched for drift while running.
 
 use super::connection_properties;
+use super::rights::{self, Writing};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::ClientConfig;
@@ -201,6 +202,15 @@ impl TopicDesk {
             leaderless,
             unread,
         })
+    }
+
+    /// Whether the account may write to the topic. Blocks, for `limit` and half a second at the most.
+    #[must_use]
+    pub fn may_write(&self, limit: Duration) -> Writing {
+        match self.admin() {
+            Ok(admin) => rights::may_write(admin.inner(), &self.topic, limit),
+            Err(error) => Writing::NotSaid(self.client_refused(&error).to_string()),
+        }
     }
 
     fn settings(&self, limit: Duration) -> Result<TopicSettings, String> {
