@@ -354,6 +354,9 @@ impl DiskThread {
 }
 
 #[cfg(test)]
+mod hangs;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::hlc::Hlc;

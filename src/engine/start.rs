@@ -11,7 +11,7 @@ use topic::Topic;
 use super::disk::{self, DiskThread, Letters, OffsetsKeeper, Opened, Who};
 use super::warming::{WarmReport, Warmed, Warming};
 use super::{Assembly, Blueprint, Router};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DivertPolicy, Idle, KafkaSettings, KnownFences, MemorySum, Pin, RecordTime};
 use crate::divert::Keeper;
 use crate::hlc::Hlc;
@@ -20,12 +20,13 @@ use crate::partition::{self};
 use crate::shard::idle::Strategy;
 use crate::shard::shared::WarmBox;
 use crate::shard::{Disk, Fences, Policy, Warm};
+use crate::sink::Sink;
 use crate::sink::kafka::letters::KafkaLetters;
 use crate::sink::kafka::tail::TailError;
 use crate::sink::kafka::topic::{NewTopicPlan, TopicDesk, TopicError};
 use crate::sink::kafka::{self, HandleSettings, KafkaSink, WarmUp, WarmUpError};
 use crate::slab::Arena;
-use crate::spill::RealDisk;
+use crate::spill;
 use crate::state::{Offsets, Remembered, StateDir, next_incarnation};
 use crate::topology::{self, CpuSet, affinity, memory};
 use crate::units::{Nanos, ShardId};
@@ -208,11 +209,11 @@ fn known_offsets(config: &Config, state: Option<&StateDir>, topic: &mut Topic) -
 }
 
 /// Gives each shard its way to the disk thread.
-fn attach<L: LetterSink>(
-    assembly: &mut Assembly<KafkaSink, SystemClock>,
+pub(super) fn attach<S: Sink, C: Clock, D: spill::Disk, L: LetterSink>(
+    assembly: &mut Assembly<S, C>,
     blueprint: &Blueprint,
-    made: disk::Made<RealDisk, L>,
-) -> Keeper<RealDisk, Letters<L>> {
+    made: disk::Made<D, L>,
+) -> Keeper<D, Letters<L>> {
     let disk::Made { mut keeper, shard_ends, room, page } = made;
     keeper.set_callers(std::mem::take(&mut assembly.callers));
     for (id, (shard, end)) in assembly.shards.iter_mut().zip(shard_ends).enumerate() {

@@ -40,6 +40,11 @@ pub struct FaultyDisk {
     world: Arc<Mutex<World>>,
 }
 
+/// As long as it lives, nothing comes back from the disk.
+pub struct Hang<'a> {
+    _world: MutexGuard<'a, World>,
+}
+
 /// A file of it. Of no use after a crash.
 pub struct FaultyFile {
     world: Arc<Mutex<World>>,
@@ -234,6 +239,12 @@ impl FaultyDisk {
     #[must_use]
     pub fn count(&self, operation: Operation) -> u64 {
         self.world().counts.get(&operation).copied().unwrap_or(0)
+    }
+
+    /// Every operation hangs, whoever asks for it, until the answer is dropped.
+    #[must_use]
+    pub fn hang(&self) -> Hang<'_> {
+        Hang { _world: self.world() }
     }
 
     /// Each operation takes this long from now on.
