@@ -5,12 +5,15 @@
 
 use crate::common_kafka::load::{Sent, assert_conserved, stop, turns, turns_of};
 use crate::common_kafka::reader::{judge, read_topic};
-use crate::common_kafka::{Load, Mock, PATIENCE, Scratch, alone, config, finish, fresh_topic};
+use crate::common_kafka::{Load, Mock, PATIENCE, Scratch, alone, config, finish, fresh_topic, now_ms};
 use fencepost::config::{Config, DivertPolicy};
 use fencepost::engine::Router;
+use fencepost::hlc::Hlc;
 use fencepost::partition::partition_of;
+use fencepost::state::{Offsets, StateDir};
 use fencepost::units::PartitionId;
 use fencepost::verify::Ledger;
+use fencepost::wire;
 use std::time::{Duration, Instant};
 
 /// With a state directory, small files, and breakers that open soon.
@@ -92,6 +95,41 @@ fn a_start_without_a_broker_spills_from_the_first_trigger_on() {
     let finished = finish(router, &mut [load], &mock.bootstrap(), &topic, 4);
     finished.assert_clean();
     assert_eq!((finished.counts.delivered, finished.counts.deduplicated), (5_000, 1_000));
+}
+
+/// The topic cannot be read, and the wall clock was set back by an hour: what the last run stamped is below the ceiling of the
+/// file of offsets, and so is nothing that this start stamps.
+#[test]
+fn s6_a_start_without_its_broker_stamps_above_the_ceiling_of_the_last_run() {
+    const HOUR_MS: u64 = 3_600_000;
+    let _alone = alone();
+    let (topic, state) = (fresh_topic("ceiling"), Scratch::new("ceiling"));
+    let mock = Mock::with_topic(1, &topic, 4);
+    let mut config = spilling(&mock.bootstrap(), &topic, &state);
+    config.topic.partitions = Some(4);
+    config.start.require_broker = false;
+    config.start.timeout = Duration::from_secs(4);
+    let ceiling = Hlc::new(now_ms() as u64 + HOUR_MS, 7);
+    let last_run = Offsets { ceiling, ..Offsets::unknown(&topic, 4) };
+    StateDir::open(&state.0).unwrap().write_offsets(&last_run).unwrap();
+    mock.set_down(1);
+    let (router, readiness) = Router::start(&config).unwrap();
+    assert!(readiness.is_cold);
+    let mut load = Load::new(router.ingress().unwrap());
+    load.submit_all(&turns(50, 1_000));
+    load.settle(&router);
+    assert_eq!(router.counts().in_spill, 1_000, "{}", router.counts());
+    mock.set_up(1);
+    wait_for("the spill to be drained", || router.counts().in_spill == 0);
+    finish(router, &mut [load], &mock.bootstrap(), &topic, 4).assert_clean();
+    let kept = read_topic(&mock.bootstrap(), &topic, 4);
+    let stamps: Vec<Hlc> = kept.iter().map(|record| wire::decode(&record.value).unwrap().frame.hlc).collect();
+    assert_eq!(stamps.len(), 1_000);
+    let (least, most) = (*stamps.iter().min().unwrap(), *stamps.iter().max().unwrap());
+    assert!(least > ceiling, "{least:?} is not above {ceiling:?}");
+    // The next start that cannot read the topic is above these in turn.
+    let written = StateDir::open(&state.0).unwrap().read_offsets(&topic, 4).offsets.expect("it was written").ceiling;
+    assert!(written > most, "{written:?} is not above {most:?}");
 }
 
 #[test]
