@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::engine::start::attach;
-use crate::engine::{Blueprint, Report, Router};
+use crate::engine::{Blueprint, Router};
 use crate::shard::Policy;
 use crate::shard::idle::Strategy;
 use crate::sim::host::assemble;
@@ -41,9 +41,9 @@ impl Drop for Place {
     }
 }
 
-/// A router on a disk in memory, with triggers that the broker does not acknowledge, so that its stop has to spill them. It
+/// A router on a disk in memory, with ten triggers that a stop has to spill where the broker does not acknowledge them. It
 /// holds the lock of a real state directory.
-fn router(state: &Path, disk: &FaultyDisk) -> Router {
+fn router(state: &Path, disk: &FaultyDisk, acks: bool) -> Router {
     let mut config = Config::default();
     config.state.dir = Some(state.to_path_buf());
     config.queue.capacity = 1_024;
@@ -78,7 +78,8 @@ fn router(state: &Path, disk: &FaultyDisk) -> Router {
     let who = Who { topic: "triggers", router: "router-t", partitions: PARTITIONS };
     let made = make(Some(opened), Letters::<Nowhere>::DiskOnly, limits, &who);
 
-    let (mut assembly, _) = assemble(&blueprint, &SystemClock::new());
+    let (mut assembly, brokers) = assemble(&blueprint, &SystemClock::new());
+    brokers[0].state().acks_by_itself = acks;
     let keeper = attach(&mut assembly, &blueprint, made);
     let placement = place(1, &[], &CpuSet::default()).expect("nothing is pinned");
     let mut router = Router::run(assembly, &placement, Strategy::Park).expect("threads can be had");
@@ -95,33 +96,34 @@ fn router(state: &Path, disk: &FaultyDisk) -> Router {
     router
 }
 
-/// The report of its stop on this disk, and whether another may have its directory then.
-fn stopped(name: &str, hangs: bool) -> (Report, Result<(), StateError>) {
-    let place = Place(std::env::temp_dir().join(format!("fencepost-hangs-{}-{name}", std::process::id())));
-    let disk = FaultyDisk::new(1);
-    let router = router(&place.0, &disk);
-    assert!(matches!(StateDir::open(&place.0), Err(StateError::InUse { .. })), "it runs");
-    let hang = hangs.then(|| disk.hang());
-    let report = router.shutdown(Duration::from_millis(100));
-    let is_free = StateDir::open(&place.0).map(drop);
-    drop(hang);
-    (report, is_free)
+fn place_of(name: &str) -> Place {
+    Place(std::env::temp_dir().join(format!("fencepost-hangs-{}-{name}", std::process::id())))
 }
 
 #[test]
 fn a_disk_that_hangs_at_the_stop_keeps_its_directory_locked() {
-    let (report, is_free) = stopped("hangs", true);
+    let (place, disk) = (place_of("hangs"), FaultyDisk::new(1));
+    let router = router(&place.0, &disk, false);
+    let hang = disk.hang();
+    let report = router.shutdown(Duration::from_millis(100));
     assert!(!report.is_synced);
     assert!(report.counts.add_up(), "{}", report.counts);
     assert_eq!((report.counts.spilled, report.counts.unsettled()), (0, 10), "{}", report.counts);
-    let error = is_free.expect_err("the thread that was left behind may write yet");
+    let error = StateDir::open(&place.0).expect_err("the thread that was left behind may write yet");
+    assert!(matches!(error, StateError::InUse { .. }), "{error}");
     assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+    drop(hang);
+    assert!(StateDir::open(&place.0).is_err(), "whatever it does then, until the process ends");
 }
 
 #[test]
-fn a_disk_that_takes_what_the_stop_gives_it_lets_its_directory_go() {
-    let (report, is_free) = stopped("takes", false);
+fn a_disk_that_answers_lets_its_directory_go() {
+    let (place, disk) = (place_of("answers"), FaultyDisk::new(1));
+    let router = router(&place.0, &disk, true);
+    assert!(matches!(StateDir::open(&place.0), Err(StateError::InUse { .. })), "it runs");
+    // Beyond this the stop has hung.
+    let report = router.shutdown(Duration::from_secs(60));
     assert!(report.is_synced && report.counts.add_up(), "{}", report.counts);
-    assert_eq!((report.counts.spilled, report.counts.unsettled()), (10, 0), "{}", report.counts);
-    is_free.expect("nobody writes there any more");
+    assert_eq!((report.counts.delivered, report.counts.unsettled()), (10, 0), "{}", report.counts);
+    StateDir::open(&place.0).expect("nobody writes there any more");
 }
