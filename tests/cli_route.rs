@@ -1219,8 +1219,8 @@ fn check_says_what_is_there_and_what_is_not() {
         "answers, 1 brokers",
         "has 4; none are pinned yet",
         "may be read",
-        // The mock cluster does not tell.
-        "cannot be told whether WRITE is granted: the broker lists no rights",
+        // The mock cluster names no controller to ask.
+        "warn  writing        topic triggers: it cannot be told whether WRITE is granted: _TIMED_OUT",
         "bytes will be taken",
         "topic triggers.dlq does not exist",
         "what cannot be delivered is handed back",

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// How long the broker is waited for.
 const BROKER_LIMIT: Duration = Duration::from_secs(10);
+/// How long it is asked what is granted, once the broker has answered: what goes on without that answer says so.
+const RIGHTS_LIMIT: Duration = Duration::from_secs(3);
 /// What Kafka puts around a record of ours at the most, besides its key.
 const RECORD_OVERHEAD: usize = 512;
 
@@ -377,14 +379,14 @@ fn check_letters(config: &Config, found: &mut Findings) -> Result<(), CliError> 
     match desk.facts(BROKER_LIMIT) {
         Ok(facts) => {
             found.ok(WHAT, format!("topic {} has {} partitions", settings.topic, facts.partitions));
-            found.0.push(account.writing(WHAT, &settings.topic, &desk.may_write(BROKER_LIMIT)));
+            found.0.push(account.writing(WHAT, &settings.topic, &desk.may_write(RIGHTS_LIMIT)));
         }
         Err(TopicError::Missing { .. }) if config.topic.create => {
             found.ok(WHAT, format!("topic {} will be made", settings.topic));
         }
         // A topic that nobody named may just as well not be there.
         Err(TopicError::Refused { .. }) if config.dead_letter.topic.is_some() => {
-            found.0.push(account.writing(WHAT, &settings.topic, &desk.may_write(BROKER_LIMIT)));
+            found.0.push(account.writing(WHAT, &settings.topic, &desk.may_write(RIGHTS_LIMIT)));
         }
         Err(error) => found.warn(WHAT, format!("{error}; {meanwhile}")),
     }
@@ -412,7 +414,7 @@ fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Re
             found.ok("broker", format!("{} answers", settings.bootstrap));
             found.fail("topic", Exit::Wrong, error.to_string());
             if matches!(error, TopicError::Refused { .. }) {
-                found.0.push(account.writing("writing", name, &desk.may_write(BROKER_LIMIT)));
+                found.0.push(account.writing("writing", name, &desk.may_write(RIGHTS_LIMIT)));
             }
             return;
         }
@@ -422,7 +424,7 @@ fn check_topic(config: &Config, settings: &KafkaSettings, remembered: Option<&Re
     check_replicas(name, &facts, found);
     check_record_size(name, &facts, found);
     check_reading(name, settings, &facts, found);
-    found.0.push(account.writing("writing", name, &desk.may_write(BROKER_LIMIT)));
+    found.0.push(account.writing("writing", name, &desk.may_write(RIGHTS_LIMIT)));
 }
 
 /// Who asks, as far as it is known, and what comes of it where it may not write.
