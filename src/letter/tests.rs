@@ -604,8 +604,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A case is a long story on a faulty disk: fewer than usual will do, unless somebody asks.
+fn cases() -> u32 {
+    std::env::var_os("PROPTEST_CASES").map_or(192, |_| ProptestConfig::default().cases)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn whatever_fails_each_letter_is_reported_once_and_what_is_durable_reaches_the_topic(

@@ -559,8 +559,13 @@ fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Twice as many as usual, unless somebody asks for a number.
+fn cases() -> u32 {
+    std::env::var_os("PROPTEST_CASES").map_or(512, |_| ProptestConfig::default().cases)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn encoded_as_the_oracle_does(owned in any_frame()) {
