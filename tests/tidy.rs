@@ -55,11 +55,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ("replay", "trigger"),
     // faces: they use the engine, and the words it answers in
     // `where` and `check` ask the broker, and the state directory, without a router; `bench` drives the sink without an
-    // engine, with frames of its own in a slab.
+    // engine, with frames of its own in a slab, and asks a dedup window without a shard.
     (
         "cli",
         "engine ingress config trigger units partition source state sink metrics clock ring shard sim verify replay http \
-         topology wire slab hlc spill letter",
+         topology wire slab hlc spill letter dedup",
     ),
     ("http", "engine config metrics units"),
     ("ffi", "engine ingress config trigger units ring shard"),

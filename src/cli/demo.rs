@@ -16,8 +16,8 @@ mod live;
 mod load;
 mod outage;
 mod outcome;
-mod scratch;
 
+use super::scratch::Scratch;
 use super::signals::Signals;
 use super::{CliError, Exit};
 use crate::clock::{Clock, SystemClock};
@@ -34,7 +34,6 @@ use live::{Live, Moment};
 use load::{Driven, Pace, drive};
 use outage::OutagePlan;
 use outcome::{Asked, Outcome};
-use scratch::Scratch;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,7 +101,7 @@ impl Demo {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         let asked = self.check()?;
         let listening = |error| CliError::Unavailable(format!("signals cannot be listened for: {error}"));
-        let scratch = Scratch::make()?;
+        let scratch = Scratch::make("demo")?;
         let signals = Signals::listen_with(scratch.remover()).map_err(listening)?;
         tell!("state and spill lie in {} until the end", scratch.path().display());
         let mut live = Live::new();

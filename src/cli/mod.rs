@@ -11,6 +11,7 @@ mod directory;
 mod dlq;
 mod drain;
 mod route;
+mod scratch;
 mod signals;
 mod spill;
 mod table;

@@ -1,11 +1,14 @@
-//! As fast as it goes.
+//! As fast as it goes, and whether the memory stays flat meanwhile.
 
-use super::driver::{Driver, Fencepost, flood};
+use super::context::{Context, Progress};
+use super::driver::{Driver, Fencepost, Until, check_counts, flood};
+use super::ground::Where;
 use super::load::Load;
-use super::{CliError, Common, Exit, Ground, process};
-use crate::cli::table::{bytes, grouped, span};
+use super::outcome::{Outcome, Table, Unit};
+use super::timeline::Timeline;
+use super::{CliError, Ground, Seconds, process};
+use crate::cli::table::{bytes, grouped};
 use clap::Args;
-use serde_json::json;
 use std::time::Duration;
 
 /// The memory counts as flat when it grows by less than this share in the second half. All of ours is taken at the start,
@@ -17,70 +20,66 @@ const OTHERS: u64 = 64 << 20;
 #[derive(Args)]
 pub(super) struct Ceiling {
     #[command(flatten)]
-    common: Common,
+    at: Where,
+    #[command(flatten)]
+    seconds: Seconds,
 }
 
 impl Ceiling {
-    pub(super) fn run(self) -> Result<Exit, CliError> {
-        let ground = Ground::prepare(&self.common)?;
-        let load = Load::new();
-        let length = Duration::from_secs(self.common.seconds);
+    pub(super) fn run(&self, context: &Context) -> Result<Outcome, CliError> {
+        let ground = Ground::prepare(&self.at, context)?;
+        let (load, length) = (Load::new(), self.seconds.span());
         let mut fencepost = Fencepost::start(&ground, &load)?;
         let at_start = process::memory()?;
-        let (mut halfway, mut shown) = (None, Duration::ZERO);
-        let result = flood(&mut fencepost, length, &mut |elapsed, acked| {
-            if halfway.is_none() && elapsed >= length / 2 {
-                halfway = Some(process::memory());
-            }
-            if !self.common.json && elapsed >= shown + Duration::from_secs(1) {
-                shown = elapsed;
-                tell!("  {:>4} s  {:>12} acknowledged", elapsed.as_secs(), grouped(acked));
-            }
-        })?;
+        let (mut timeline, mut progress) = (Timeline::of(length), Progress::new());
+        let mut watch = |fencepost: &Fencepost<'_>, elapsed: Duration, acked: u64| {
+            timeline.look(elapsed, fencepost.router())?;
+            progress.tell(|| {
+                let resident = timeline.last().map_or(0, |sample| sample.memory_bytes);
+                let (seconds, acked) = (elapsed.as_secs(), grouped(acked));
+                format!("{seconds:>4} s  {acked:>14} acknowledged  {:>10} resident", bytes(resident))
+            });
+            Ok(())
+        };
+        let result = flood(&mut fencepost, Until::Span(length), context, &mut watch)?;
         let at_end = process::memory()?;
-        let halfway = halfway.unwrap_or(Ok(at_end))?;
+        let halfway = timeline.at(length / 2).map_or(at_start, |sample| sample.memory_bytes);
         let taken = fencepost.taken();
         let planned = fencepost.router().memory().total();
         let report = fencepost.stop();
         let is_flat = at_end <= planned + OTHERS || at_end as f64 <= halfway as f64 * (1.0 + GROWTH_MAX);
-        let adds_up = report.counts.add_up() && report.counts.delivered == taken;
-        if self.common.json {
-            let result = json!({
-                "bench": "ceiling", "brokers": ground.brokers, "partitions": ground.partitions,
-                "seconds": self.common.seconds, "rate": result.rate, "cpu_ns": result.cpu_ns,
-                "memory_planned_bytes": planned, "memory_start_bytes": at_start, "memory_halfway_bytes": halfway,
-                "memory_end_bytes": at_end, "memory_is_flat": is_flat, "adds_up": adds_up, "counts": report.counts,
-            });
-            say!("{result}");
-        } else {
-            say!(
-                "{} triggers in {} s on {}, {} partitions",
-                grouped(taken),
-                self.common.seconds,
-                ground.brokers,
-                ground.partitions
-            );
-            say!("  rate     {:>12}/s acknowledged", grouped(result.rate as u64));
-            say!("  CPU      {:>12.0} ns a trigger, all threads of this process", result.cpu_ns);
-            say!(
-                "  memory   {} at the start, {} half way, {} at the end: {}",
-                bytes(at_start),
-                bytes(halfway),
-                bytes(at_end),
-                if is_flat { "flat" } else { "it grew" }
-            );
-            for (name, stage) in report.stages.named() {
-                say!(
-                    "  {name:<8} P50 {:>8}  P99 {:>8}  max {:>8}",
-                    span(stage.quantile(0.5)),
-                    span(stage.quantile(0.99)),
-                    span(stage.max())
-                );
-            }
+
+        let mut outcome = Outcome::new("ceiling", "The router as fast as it goes, fed by one ingress.".into());
+        ground.describe(&mut outcome);
+        outcome.set("seconds", "for", self.seconds.seconds, Unit::Seconds);
+        outcome.figure("rate", "acknowledged", result.rate, Unit::PerSecond);
+        outcome.figure("cpu_ns", "CPU time a trigger, all threads of this process", result.cpu_ns, Unit::Nanos);
+        outcome.figure("memory_planned_bytes", "memory planned at start", planned, Unit::Bytes);
+        outcome.figure("memory_start_bytes", "resident at the start", at_start, Unit::Bytes);
+        outcome.figure("memory_halfway_bytes", "resident half way", halfway, Unit::Bytes);
+        outcome.figure("memory_end_bytes", "resident at the end", at_end, Unit::Bytes);
+        check_counts(&mut outcome, &report, taken);
+        let limit = bytes(planned + OTHERS);
+        outcome.check(
+            "memory_is_flat",
+            is_flat,
+            if is_flat {
+                format!(
+                    "memory is flat: within {limit} (the plan and 64 MiB), or less than a tenth more since half way"
+                )
+            } else {
+                format!("memory grew by more than a tenth since half way, beyond {limit} (the plan and 64 MiB)")
+            },
+        );
+        outcome.charts.extend([timeline.throughput(), timeline.memory()]);
+        outcome.tables.push(timeline.table());
+        let columns = [("stage", Unit::None), ("P50", Unit::Nanos), ("P99", Unit::Nanos), ("max", Unit::Nanos)];
+        let mut stages = Table::new("Stages of a trigger's way, at this load", &columns);
+        for (name, stage) in report.stages.named() {
+            let [p50, p99, max] = [stage.quantile(0.5), stage.quantile(0.99), stage.max()].map(|span| span.0.into());
+            stages.row([name.into(), p50, p99, max]);
         }
-        if !adds_up {
-            return Err(CliError::Wrong(format!("not every trigger was delivered: {}", report.counts)));
-        }
-        Ok(if is_flat { Exit::Done } else { Exit::Wrong })
+        outcome.tables.push(stages);
+        Ok(outcome)
     }
 }

@@ -1,7 +1,9 @@
 //! Who is measured: each offers records by number and says how far they are acknowledged. The loops that drive them are
 //! the same for all.
 
+use super::context::Context;
 use super::load::Load;
+use super::outcome::{Outcome, Unit};
 use super::process;
 use super::{CliError, Ground};
 use crate::engine::{Report, Router};
@@ -32,7 +34,7 @@ pub(super) trait Driver {
 }
 
 /// What one turn came to.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Flood {
     /// Acknowledged records a second, from the first offer to the last acknowledgement.
     pub(super) rate: f64,
@@ -42,26 +44,43 @@ pub(super) struct Flood {
     pub(super) records: u64,
 }
 
-/// As fast as it goes for `span`, then until everything is acknowledged. `watch` sees each look at the clock.
-pub(super) fn flood(
-    driver: &mut dyn Driver,
-    span: Duration,
-    watch: &mut dyn FnMut(Duration, u64),
+/// When a flood ends.
+#[derive(Clone, Copy)]
+pub(super) enum Until {
+    /// After so long.
+    Span(Duration),
+    /// After so many records.
+    Records(u64),
+}
+
+/// As fast as it goes until the end, or until somebody asks for it; then until everything is acknowledged. `watch` sees
+/// each look at the clock.
+pub(super) fn flood<D: Driver + ?Sized>(
+    driver: &mut D,
+    until: Until,
+    context: &Context,
+    watch: &mut dyn FnMut(&D, Duration, u64) -> Result<(), CliError>,
 ) -> Result<Flood, CliError> {
     let (first, began, cpu) = (driver.taken(), Instant::now(), process::cpu_time()?);
-    while began.elapsed() < span {
+    let mut is_over = false;
+    while !is_over && !context.is_stopped() {
         for _ in 0..OFFERS {
+            is_over = matches!(until, Until::Records(most) if driver.taken() - first >= most);
+            if is_over {
+                break;
+            }
             if !driver.offer()? {
                 std::thread::sleep(REST);
                 break;
             }
         }
+        is_over |= matches!(until, Until::Span(span) if began.elapsed() >= span);
         let acknowledged = driver.acknowledged()?.saturating_sub(first);
-        watch(began.elapsed(), acknowledged);
+        watch(driver, began.elapsed(), acknowledged)?;
     }
     drain(driver)?;
     let (took, records) = (began.elapsed(), driver.taken() - first);
-    let cpu = process::cpu_time()? - cpu;
+    let cpu = process::cpu_time()?.saturating_sub(cpu);
     Ok(Flood {
         rate: records as f64 / took.as_secs_f64(),
         cpu_ns: cpu.as_nanos() as f64 / records.max(1) as f64,
@@ -70,7 +89,7 @@ pub(super) fn flood(
 }
 
 /// Waits until everything that was taken is acknowledged.
-pub(super) fn drain(driver: &mut dyn Driver) -> Result<(), CliError> {
+pub(super) fn drain<D: Driver + ?Sized>(driver: &mut D) -> Result<(), CliError> {
     let began = Instant::now();
     while driver.acknowledged()? < driver.taken() {
         if began.elapsed() > DRAIN_LIMIT {
@@ -83,37 +102,31 @@ pub(super) fn drain(driver: &mut dyn Driver) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The router, fed by one ingress.
-pub(super) struct Fencepost<'a> {
-    router: Router,
+/// One ingress of the router and its share of the load: every `of`th trigger, from `index` on.
+pub(super) struct Submitter<'a> {
     ingress: Ingress,
     load: &'a Load,
+    index: u64,
+    of: u64,
 }
 
-impl<'a> Fencepost<'a> {
-    pub(super) fn start(ground: &Ground, load: &'a Load) -> Result<Fencepost<'a>, CliError> {
-        let (router, _) = Router::start(&ground.config)?;
-        let ingress = router.ingress().expect("a fresh router has an ingress left");
-        Ok(Fencepost { router, ingress, load })
-    }
-
-    pub(super) fn router(&self) -> &Router {
-        &self.router
-    }
-
-    /// Stops the router. Everything was acknowledged before, so this takes no time.
-    pub(super) fn stop(self) -> Report {
-        self.router.shutdown(Duration::from_secs(5))
+impl<'a> Submitter<'a> {
+    /// # Panics
+    /// If the router has no ingress left: there are as many as were configured.
+    pub(super) fn new(router: &Router, load: &'a Load, index: u64, of: u64) -> Submitter<'a> {
+        let ingress = router.ingress().expect("there are as many ingresses as were configured");
+        Submitter { ingress, load, index, of }
     }
 }
 
-impl Driver for Fencepost<'_> {
+impl Driver for Submitter<'_> {
     fn name(&self) -> &'static str {
         "fencepost"
     }
 
     fn offer(&mut self) -> Result<bool, CliError> {
-        match self.ingress.submit(&self.load.trigger(self.ingress.accepted())) {
+        let number = self.index + self.of * self.ingress.accepted();
+        match self.ingress.submit(&self.load.trigger(number)) {
             Ok(accepted) => Ok(accepted.pressure == Pressure::Clear),
             Err(Refused::Shed(_)) => Ok(false),
             Err(refused) => Err(CliError::Unavailable(format!("the router took no more: {refused}"))),
@@ -130,4 +143,66 @@ impl Driver for Fencepost<'_> {
     fn taken(&self) -> u64 {
         self.ingress.accepted()
     }
+}
+
+/// The router, fed by one ingress with the load from its beginning.
+pub(super) struct Fencepost<'a> {
+    router: Router,
+    submitter: Submitter<'a>,
+}
+
+impl<'a> Fencepost<'a> {
+    pub(super) fn start(ground: &Ground, load: &'a Load) -> Result<Fencepost<'a>, CliError> {
+        let (router, _) = Router::start(&ground.config)?;
+        Ok(Fencepost::on(router, load, 0))
+    }
+
+    /// A router that runs, with the load from this number on.
+    pub(super) fn on(router: Router, load: &'a Load, first: u64) -> Fencepost<'a> {
+        let submitter = Submitter::new(&router, load, first, 1);
+        Fencepost { router, submitter }
+    }
+
+    pub(super) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Stops the router. Everything was settled before, so this takes no time.
+    pub(super) fn stop(self) -> Report {
+        self.router.shutdown(Duration::from_secs(5))
+    }
+}
+
+impl Driver for Fencepost<'_> {
+    fn name(&self) -> &'static str {
+        self.submitter.name()
+    }
+
+    fn offer(&mut self) -> Result<bool, CliError> {
+        self.submitter.offer()
+    }
+
+    fn acknowledged(&mut self) -> Result<u64, CliError> {
+        self.submitter.acknowledged()
+    }
+
+    fn taken(&self) -> u64 {
+        self.submitter.taken()
+    }
+}
+
+/// The check that every measurement with a router makes: its counters add up, and all that was taken was delivered.
+pub(super) fn check_counts(outcome: &mut Outcome, report: &Report, taken: u64) {
+    let counts = &report.counts;
+    let is_good = counts.add_up() && counts.delivered == taken && report.lost_shards.is_empty();
+    let figures = [("accepted", "accepted", counts.accepted), ("delivered", "delivered", counts.delivered)];
+    for (name, label, count) in figures {
+        outcome.figure(name, label, count, Unit::Count);
+    }
+    let found = if is_good {
+        format!("all {taken} triggers that were accepted are acknowledged, and the counters add up")
+    } else {
+        format!("{taken} triggers were taken; {counts}")
+    };
+    outcome.check("adds_up", is_good, found);
 }

@@ -24,6 +24,24 @@ pub(super) struct Load {
     start_ms: i64,
 }
 
+/// The way back: from a frame to its number.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers {
+    start_ms: i64,
+}
+
+impl Numbers {
+    /// `None`: it is not of this load.
+    pub(super) fn of(self, frame: &Frame<'_>) -> Option<u64> {
+        let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+        let device = number(frame.device_id.strip_prefix(b"veh-")?)?;
+        let mut cell = frame.fence_id.strip_prefix(b"cell:")?.split(|byte| *byte == b':');
+        let (row, column) = (number(cell.next()?)?, number(cell.next()?)?);
+        let second = u64::try_from((frame.event_time_ms - self.start_ms).div_euclid(1_000)).ok()?;
+        Some((second * FENCES + row * 20 + column) * DEVICES + device)
+    }
+}
+
 impl Load {
     pub(super) fn new() -> Load {
         Load {
@@ -66,6 +84,11 @@ impl Load {
         Some(slot)
     }
 
+    /// Which number a frame of this load has.
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers { start_ms: self.start_ms }
+    }
+
     pub(super) fn partition(&self, n: u64, partitions: u32) -> PartitionId {
         partition_of(self.trigger(n).device_id.as_bytes(), partitions)
     }
@@ -82,5 +105,17 @@ mod tests {
         let span = 2 * DEVICES * FENCES;
         let keys: HashSet<_> = (0..span).step_by(997).map(|n| load.trigger(n).key().to_string()).collect();
         assert_eq!(keys.len() as u64, span.div_ceil(997));
+    }
+    #[test]
+    fn a_frame_tells_its_number() {
+        let load = Load::new();
+        let mut slab = Slab::new(crate::slab::SlabLimits { slots: 1, frame_bytes: 4_096 });
+        for n in [0, 1, DEVICES - 1, DEVICES, DEVICES * FENCES - 1, DEVICES * FENCES, 3 * DEVICES * FENCES + 12_345] {
+            let slot = load.encode(n, &mut slab).unwrap();
+            let frame = wire::decode(slab.frame(slot)).unwrap().frame;
+            assert_eq!(load.numbers().of(&frame), Some(n));
+            assert_eq!(Load { start_ms: load.start_ms + 1_000_000_000, ..Load::new() }.numbers().of(&frame), None);
+            slab.free(slot);
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! The router, the client alone and the Rust client's producer in turns.
 
 use super::base::Base;
-use super::driver::{Driver, Fencepost, Flood, flood};
+use super::context::Context;
+use super::driver::{Driver, Fencepost, Flood, Until, flood};
+use super::ground::Where;
 use super::load::Load;
+use super::outcome::{Axis, Chart, Outcome, Table, Unit};
 use super::raw::Raw;
-use super::{CliError, Common, Exit, Ground, Spread};
+use super::{CliError, Ground, Seconds, Spread};
 use crate::cli::table::grouped;
 use clap::Args;
-use serde_json::json;
-use std::time::Duration;
 
 /// The turns, in this order and then in the opposite one, so that whoever comes first comes last the next time.
 const NAMES: [&str; 3] = ["fencepost", "raw", "base"];
@@ -16,112 +17,121 @@ const NAMES: [&str; 3] = ["fencepost", "raw", "base"];
 #[derive(Args)]
 pub(super) struct Versus {
     #[command(flatten)]
-    common: Common,
+    at: Where,
+    #[command(flatten)]
+    seconds: Seconds,
     /// How many times each has its turn.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pairs: u64,
     /// Leave the Rust client's producer out.
     #[arg(long)]
     without_base: bool,
 }
 
+/// One turn of each, by [`NAMES`].
+type Turns = [Option<Flood>; 3];
+
 impl Versus {
-    pub(super) fn run(self) -> Result<Exit, CliError> {
-        let ground = Ground::prepare(&self.common)?;
+    pub(super) fn run(&self, context: &Context) -> Result<Outcome, CliError> {
+        let ground = Ground::prepare(&self.at, context)?;
         let load = Load::new();
-        let span = Duration::from_secs(self.common.seconds);
-        let mut names: Vec<&str> = NAMES.into_iter().filter(|name| *name != "base" || !self.without_base).collect();
-        let mut turns: Vec<[Option<Flood>; 3]> = Vec::new();
+        let mut places: Vec<usize> =
+            (0..NAMES.len()).filter(|place| NAMES[*place] != "base" || !self.without_base).collect();
+        let mut turns: Vec<Turns> = Vec::new();
         for pair in 1..=self.pairs {
             let mut turn = [None; 3];
-            for name in &names {
-                let flood = take_turn(name, &ground, &load, span)?;
+            for &place in &places {
+                let name = NAMES[place];
+                let flood = self.take_turn(name, &ground, &load, context)?;
                 tell!("  {pair:>2}  {name:<9}  {:>9}/s  {:>6.0} ns CPU", grouped(flood.rate as u64), flood.cpu_ns);
-                turn[place(name)] = Some(flood);
+                turn[place] = Some(flood);
             }
-            names.reverse();
+            places.reverse();
             turns.push(turn);
+            if context.is_stopped() {
+                break;
+            }
         }
-        self.print(&ground, &turns);
-        Ok(Exit::Done)
+        Ok(self.outcome(&ground, &turns))
     }
 
-    fn print(&self, ground: &Ground, turns: &[[Option<Flood>; 3]]) {
-        let of = |name: &str, what: fn(&Flood) -> f64| {
-            let values: Vec<f64> = turns.iter().filter_map(|turn| turn[place(name)].as_ref().map(what)).collect();
-            (!values.is_empty()).then(|| Spread::of(values))
+    /// Starts the one named, lets it go as fast as it can, and stops it.
+    fn take_turn(&self, name: &str, ground: &Ground, load: &Load, context: &Context) -> Result<Flood, CliError> {
+        let until = Until::Span(self.seconds.span());
+        let run = |driver: &mut dyn Driver| flood(driver, until, context, &mut |_, _, _| Ok(()));
+        match name {
+            "fencepost" => {
+                let mut fencepost = Fencepost::start(ground, load)?;
+                let flood = run(&mut fencepost)?;
+                let counts = fencepost.stop().counts;
+                if counts.delivered != flood.records || !counts.add_up() {
+                    return Err(CliError::Wrong(format!("the router's counters do not add up: {counts}")));
+                }
+                Ok(flood)
+            }
+            "raw" => run(&mut Raw::start(ground, load)?),
+            _ => run(&mut Base::start(ground, load)?),
+        }
+    }
+
+    fn outcome(&self, ground: &Ground, turns: &[Turns]) -> Outcome {
+        let title = "The router, librdkafka alone and the Rust client's producer, as fast as each goes, in turns.";
+        let mut outcome = Outcome::new("vs-librdkafka", title.into());
+        ground.describe(&mut outcome);
+        outcome.set("seconds", "each turn", self.seconds.seconds, Unit::Seconds);
+        outcome.set("pairs", "pairs", self.pairs, Unit::Count);
+        let of = |place: usize, what: fn(&Flood) -> f64| {
+            Spread::of(turns.iter().filter_map(|turn| turn[place].as_ref().map(what)))
         };
-        let ratio = |name: &str, to: &str, what: fn(&Flood) -> f64| {
-            let each =
-                |turn: &[Option<Flood>; 3]| Some(what(turn[place(name)].as_ref()?) / what(turn[place(to)].as_ref()?));
-            let values: Vec<f64> = turns.iter().filter_map(each).collect();
-            (!values.is_empty()).then(|| Spread::of(values))
+        let of_raw = |place: usize, what: fn(&Flood) -> f64| {
+            Spread::of(turns.iter().filter_map(|turn| Some(what(turn[place].as_ref()?) / what(turn[1].as_ref()?))))
         };
         let rate: fn(&Flood) -> f64 = |flood| flood.rate;
         let cpu: fn(&Flood) -> f64 = |flood| flood.cpu_ns;
-        if self.common.json {
-            let rows: Vec<_> = NAMES
-                .iter()
-                .filter_map(|name| {
-                    Some(json!({
-                        "name": name, "rate": of(name, rate)?, "cpu_ns": of(name, cpu)?,
-                        "ratio": ratio(name, "raw", rate), "cpu_ratio": ratio(name, "raw", cpu),
-                    }))
-                })
-                .collect();
-            let head = json!({
-                "bench": "vs-librdkafka", "brokers": ground.brokers, "partitions": ground.partitions,
-                "seconds": self.common.seconds, "pairs": self.pairs, "rows": rows,
-            });
-            say!("{head}");
-            return;
+        let columns = [
+            ("who", Unit::None),
+            ("records/s", Unit::PerSecond),
+            ("low", Unit::PerSecond),
+            ("high", Unit::PerSecond),
+            ("of raw", Unit::Ratio),
+            ("low", Unit::Ratio),
+            ("high", Unit::Ratio),
+            ("CPU each", Unit::Nanos),
+            ("of raw", Unit::Ratio),
+        ];
+        let mut table = Table::new("Medians of the turns; low and high bound the middle half of them", &columns);
+        let y = Axis::linear("records a second", Unit::PerSecond);
+        let mut chart = Chart::new("Rate by turn", Axis::linear("pair", Unit::Count), y);
+        for (place, name) in NAMES.iter().enumerate() {
+            let spreads = (of(place, rate), of_raw(place, rate), of(place, cpu), of_raw(place, cpu));
+            let (Some(rates), Some(ratio), Some(cpus), Some(cpu_ratio)) = spreads else { continue };
+            table.row([
+                (*name).into(),
+                rates.median.into(),
+                rates.low.into(),
+                rates.high.into(),
+                ratio.median.into(),
+                ratio.low.into(),
+                ratio.high.into(),
+                cpus.median.into(),
+                cpu_ratio.median.into(),
+            ]);
+            let rates = turns.iter().enumerate().filter_map(|(nth, turn)| Some((nth as f64 + 1.0, turn[place]?.rate)));
+            chart.curve(name, rates);
         }
-        say!(
-            "{} pairs of {} s on {} with {} partitions; medians, and the middle half of the turns",
-            self.pairs,
-            self.common.seconds,
-            ground.brokers,
-            ground.partitions
+        outcome.figure("ratio", "rate, of raw's", of_raw(0, rate).map(|spread| spread.median), Unit::Ratio);
+        outcome.figure("cpu_ratio", "CPU time, of raw's", of_raw(0, cpu).map(|spread| spread.median), Unit::Ratio);
+        let records: u64 = turns.iter().filter_map(|turn| turn[0].as_ref().map(|flood| flood.records)).sum();
+        outcome.figure("records", "of the router, in all", records, Unit::Count);
+        outcome.check("adds_up", true, format!("all {records} triggers of the router's turns are acknowledged"));
+        outcome.tables.push(table);
+        outcome.charts.push(chart);
+        outcome.notes.push(
+            "All have the same properties, records and partitions. raw is librdkafka at its best: frames made beforehand, \
+             handed over without a copy by one thread, reports taken as events; base is the safe producer of the Rust \
+             client on top of it."
+                .into(),
         );
-        say!("             records/s                          of raw              CPU each   of raw");
-        for name in NAMES {
-            let (Some(rates), Some(cpus)) = (of(name, rate), of(name, cpu)) else { continue };
-            let (Some(rate_ratio), Some(cpu_ratio)) = (ratio(name, "raw", rate), ratio(name, "raw", cpu)) else {
-                continue;
-            };
-            say!(
-                "{name:<10}  {:>9} ({:>9} to {:>9})  {:.2} ({:.2} to {:.2})  {:>6.0} ns  {:.2}",
-                grouped(rates.median as u64),
-                grouped(rates.low as u64),
-                grouped(rates.high as u64),
-                rate_ratio.median,
-                rate_ratio.low,
-                rate_ratio.high,
-                cpus.median,
-                cpu_ratio.median
-            );
-        }
-    }
-}
-
-fn place(name: &str) -> usize {
-    NAMES.iter().position(|known| *known == name).expect("a name of the list")
-}
-
-/// Starts the one named, lets it go as fast as it can, and stops it.
-fn take_turn(name: &str, ground: &Ground, load: &Load, span: Duration) -> Result<Flood, CliError> {
-    let run = |driver: &mut dyn Driver| flood(driver, span, &mut |_, _| {});
-    match name {
-        "fencepost" => {
-            let mut fencepost = Fencepost::start(ground, load)?;
-            let flood = run(&mut fencepost)?;
-            let report = fencepost.stop();
-            if report.counts.delivered != flood.records || !report.counts.add_up() {
-                return Err(CliError::Wrong(format!("the router's counters do not add up: {}", report.counts)));
-            }
-            Ok(flood)
-        }
-        "raw" => run(&mut Raw::start(ground, load)?),
-        _ => run(&mut Base::start(ground, load)?),
+        outcome
     }
 }

@@ -1,4 +1,4 @@
-//! The state directory of a demo: made for it alone, entered by this user only, removed when the demo ends.
+//! A directory for one run of a command: made for it alone, entered by this user only, removed when the run ends.
 
 use crate::cli::CliError;
 use std::fs::{self, DirBuilder};
@@ -15,22 +15,22 @@ const REMOVALS: u32 = 20;
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new, empty one below the system's directory for such.
+    /// A new, empty one below the system's directory for such, named after the command.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn make() -> Result<Scratch, CliError> {
+    pub fn make(command: &str) -> Result<Scratch, CliError> {
         let parent = std::env::temp_dir();
         let mut number = 0;
         loop {
-            let path = parent.join(format!("fencepost-demo-{}-{number}", std::process::id()));
+            let path = parent.join(format!("fencepost-{command}-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Scratch(path)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && number < TRIES => number += 1,
                 Err(error) => {
                     return Err(CliError::Unavailable(format!(
-                        "{} cannot be made for what the demo spills: {error}; point TMPDIR to a directory that this user \
-                         may write",
+                        "{} cannot be made for what the {command} spills: {error}; point TMPDIR to a directory that this \
+                         user may write",
                         path.display()
                     )));
                 }
