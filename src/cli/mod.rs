@@ -95,11 +95,11 @@ impl Cli {
     /// # Errors
     /// [`CliError`], to be printed; its [`CliError::exit`] is the exit code.
     pub fn run(self) -> Result<Exit, CliError> {
-        // The demo shows the outage itself, and a line for each partition's breaker would hide it.
-        start_log(if matches!(self.command, Command::Demo(_)) {
-            "error,librdkafka=off"
-        } else {
-            "warn,librdkafka=off"
+        // The demo and the measurements show an outage themselves, and a line for each partition's breaker would hide it.
+        start_log(match self.command {
+            Command::Demo(_) => "error,librdkafka=off",
+            Command::Bench(_) => "error,fencepost::cli=warn,librdkafka=off",
+            _ => "warn,librdkafka=off",
         });
         signals::outlive_file_limits().map_err(|error| CliError::Unavailable(format!("signals: {error}")))?;
         let exit = match self.command {

@@ -37,6 +37,9 @@ pub(super) struct DedupScale {
     seconds: Seconds,
 }
 
+/// A cost of a [`Point`].
+type Cost = fn(&Point) -> f64;
+
 /// One size.
 struct Point {
     keys: usize,
@@ -157,7 +160,7 @@ impl DedupScale {
                 (point.miss_commit / point.chained).into(),
             ]);
         }
-        let lines: [(&str, fn(&Point) -> f64); 4] = [
+        let lines: [(&str, Cost); 4] = [
             ("miss and commit", |point| point.miss_commit),
             ("hit", |point| point.hit),
             ("chained read", |point| point.chained),

@@ -136,7 +136,8 @@ impl Drain {
         outcome.charts.extend([chart, timeline.throughput()]);
         check_counts(&mut outcome, &report, taken);
         let (spilled, drained) = (report.counts.spilled, report.counts.drained);
-        outcome.check("drained", spilled == drained, format!("{drained} of {spilled} spilled triggers came back"));
+        let found = format!("{} of {} spilled triggers came back", grouped(drained), grouped(spilled));
+        outcome.check("drained", spilled == drained, found);
         check_topic(&mut outcome, seen, &load, taken);
         Ok(outcome)
     }

@@ -6,6 +6,7 @@ use super::load::Load;
 use super::outcome::{Outcome, Unit};
 use super::process;
 use super::{CliError, Ground};
+use crate::cli::table::grouped;
 use crate::engine::{Report, Router};
 use crate::ingress::{Ingress, Refused};
 use crate::ring::Pressure;
@@ -200,7 +201,7 @@ pub(super) fn check_counts(outcome: &mut Outcome, report: &Report, taken: u64) {
         outcome.figure(name, label, count, Unit::Count);
     }
     let found = if is_good {
-        format!("all {taken} triggers that were accepted are acknowledged, and the counters add up")
+        format!("all {} triggers that were accepted are acknowledged, and the counters add up", grouped(taken))
     } else {
         format!("{taken} triggers were taken; {counts}")
     };

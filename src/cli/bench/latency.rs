@@ -10,7 +10,7 @@ use super::outcome::{Chart, Outcome, Table, Unit};
 use super::pace::{Pace, Paced};
 use super::raw::Raw;
 use super::{CliError, Ground, Seconds, Spread};
-use crate::cli::table::span;
+use crate::cli::table::{grouped, span};
 use crate::units::Nanos;
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -202,7 +202,11 @@ impl E2e {
         if !self.without_consumer {
             let arrived: u64 = consumed().map(|consumed| consumed.1).sum();
             outcome.figure("consumed", "read by the consumer", arrived, Unit::Count);
-            outcome.check("consumed", arrived == taken, format!("the consumer read {arrived} of {taken} triggers"));
+            outcome.check(
+                "consumed",
+                arrived == taken,
+                format!("the consumer read {} of {} triggers", grouped(arrived), grouped(taken)),
+            );
         }
         outcome.notes.push(
             "A trigger's time begins when it was due, not when the loop came to it (coordinated omission). It ends when it \

@@ -97,6 +97,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slab::SlabLimits;
     use std::collections::HashSet;
 
     #[test]
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn a_frame_tells_its_number() {
         let load = Load::new();
-        let mut slab = Slab::new(crate::slab::SlabLimits { slots: 1, frame_bytes: 4_096 });
+        let mut slab = Slab::new(SlabLimits { slots: 1, frame_bytes: SlabLimits::FRAME_BYTES_MIN });
         for n in [0, 1, DEVICES - 1, DEVICES, DEVICES * FENCES - 1, DEVICES * FENCES, 3 * DEVICES * FENCES + 12_345] {
             let slot = load.encode(n, &mut slab).unwrap();
             let frame = wire::decode(slab.frame(slot)).unwrap().frame;

@@ -321,7 +321,11 @@ pub(super) fn check_topic(outcome: &mut Outcome, seen: super::consumer::Seen, lo
     let Verdict { lost, repeated, reordered, .. } = verdict;
     for (name, count) in [("lost", lost), ("repeated", repeated), ("reordered", reordered)] {
         outcome.figure(name, name, count, Unit::Count);
-        outcome.check(name, count == 0, format!("{count} of {accepted} accepted triggers are {name}"));
+        outcome.check(
+            name,
+            count == 0,
+            format!("{} of {} accepted triggers are {name}", grouped(count), grouped(accepted)),
+        );
     }
     let others =
         verdict.foreign + verdict.unreadable + verdict.wrong_partition + verdict.key_mismatch + verdict.unchecked;

@@ -139,7 +139,8 @@ impl Restart {
         let (repeats, collapsed) = starts
             .iter()
             .fold((0, 0), |(repeats, collapsed), start| (repeats + start.repeats, collapsed + start.collapsed));
-        let found = format!("{collapsed} of {repeats} triggers that were submitted again were collapsed");
+        let found =
+            format!("{} of {} triggers that were submitted again were collapsed", grouped(collapsed), grouped(repeats));
         outcome.check("collapsed", repeats == collapsed, found);
         outcome.tables.push(table);
         outcome.notes.push(

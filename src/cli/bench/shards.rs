@@ -176,7 +176,8 @@ impl Shards {
             let counts = &row.report.counts;
             counts.add_up() && counts.delivered == row.flood.records
         });
-        outcome.check("adds_up", adds_up, format!("{delivered} of {taken} accepted triggers are acknowledged"));
+        let found = format!("{} of {} accepted triggers are acknowledged", grouped(delivered), grouped(taken));
+        outcome.check("adds_up", adds_up, found);
         outcome.tables.push(table);
         outcome.charts.push(chart);
         outcome.notes.push(format!(

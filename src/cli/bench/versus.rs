@@ -123,7 +123,11 @@ impl Versus {
         outcome.figure("cpu_ratio", "CPU time, of raw's", of_raw(0, cpu).map(|spread| spread.median), Unit::Ratio);
         let records: u64 = turns.iter().filter_map(|turn| turn[0].as_ref().map(|flood| flood.records)).sum();
         outcome.figure("records", "of the router, in all", records, Unit::Count);
-        outcome.check("adds_up", true, format!("all {records} triggers of the router's turns are acknowledged"));
+        outcome.check(
+            "adds_up",
+            true,
+            format!("all {} triggers of the router's turns are acknowledged", grouped(records)),
+        );
         outcome.tables.push(table);
         outcome.charts.push(chart);
         outcome.notes.push(

@@ -52,7 +52,7 @@ impl Profiler {
     /// What it saw.
     pub(in crate::cli::bench) fn finish(self) -> Result<Flame, CliError> {
         let data = self.scratch.path().join("perf.data");
-        let found = self.running.and_then(|child| stop(child)).and_then(|()| stacks_of(data));
+        let found = self.running.and_then(stop).and_then(|()| stacks_of(data));
         Ok(match found {
             Ok(stacks) => Flame { stacks, why_not: None },
             Err(why) => {
@@ -142,11 +142,7 @@ fn draw_row(svg: &mut Svg, stacks: &[(&[String], u64)], level: usize, left: f64,
             svg.rect(&format!("frame f{warmth}"), (at, top), ((width - 0.5).max(0.3), ROW - 1.0), &tip);
             let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
             if characters >= 4 {
-                let short: String = if name.chars().count() > characters {
-                    name.chars().take(characters - 1).chain(['…']).collect()
-                } else {
-                    name.clone()
-                };
+                let short = short(name, characters);
                 svg.text("frame-name", (at + 3.0, top + 12.0), Anchor::Start, &short);
             }
             draw_row(svg, group, level + 1, at, each, all, depth);
@@ -154,6 +150,28 @@ fn draw_row(svg: &mut Svg, stacks: &[(&[String], u64)], level: usize, left: f64,
         at += width;
         begin += same;
     }
+}
+
+/// The name in so many characters: without generics where that is too long, then by its last parts, then cut.
+fn short(name: &str, characters: usize) -> String {
+    let fits = |name: &str| name.chars().count() <= characters;
+    if fits(name) {
+        return name.into();
+    }
+    let (mut bare, mut depth) = (String::new(), 0);
+    for character in name.chars() {
+        match character {
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            other if depth == 0 => bare.push(other),
+            _ => {}
+        }
+    }
+    let mut rest = if bare.trim_matches(':').is_empty() { name } else { bare.trim_matches(':') };
+    while let Some((_, behind)) = rest.split_once("::").filter(|_| !fits(rest)) {
+        rest = behind;
+    }
+    if fits(rest) { rest.into() } else { rest.chars().take(characters - 1).chain(['…']).collect() }
 }
 
 #[cfg(test)]
@@ -174,10 +192,22 @@ rdk:broker1
 ";
 
     #[test]
+    fn a_long_name_is_told_by_its_end() {
+        let name = "fencepost::shard::turn::Shard<S,C>::turn";
+        for (characters, text) in
+            [(60, name), (37, "fencepost::shard::turn::Shard::turn"), (12, "Shard::turn"), (4, "turn")]
+        {
+            assert_eq!(short(name, characters), text);
+        }
+        assert_eq!(short("rd_kafka_broker_serve", 9), "rd_kafka…");
+        assert_eq!(short("<core::a as core::b>", 10), "b>");
+    }
+
+    #[test]
     fn samples_are_folded_by_their_stacks() {
         let stacks = fold(SCRIPT);
         let turn = ["fencepost-0", "fencepost::engine::run::shard_thread", "fencepost::shard::turn::Shard<S,C>::turn"];
-        assert_eq!(stacks.get(&turn.map(String::from).to_vec()), Some(&2), "{stacks:?}");
+        assert_eq!(stacks.get(turn.map(String::from).as_slice()), Some(&2), "{stacks:?}");
         assert_eq!(stacks.len(), 2);
         let svg = draw(&Flame { stacks, why_not: None });
         assert_eq!(svg.matches("<rect").count(), 5);
