@@ -61,6 +61,9 @@ impl DedupScale {
             let [miss, chained] = [point.miss_commit, point.chained].map(|nanos| Unit::Nanos.text(nanos));
             tell!("  {:>11} keys  miss and commit {miss:>8}  chained read {chained:>8}", grouped(keys as u64));
             points.push(point);
+            if context.is_stopped() {
+                break;
+            }
         }
         Ok(self.outcome(&points))
     }
@@ -103,14 +106,15 @@ impl DedupScale {
         }
         assert_eq!(full.window.len(), keys, "the window is full");
         let first = full.sent;
-        let miss_commit = in_batches(each, |n| (first + n, mix(first + n)), |_, hash| full.miss_commit(load, hash));
+        let miss_commit =
+            in_batches(context, each, |n| (first + n, mix(first + n)), |_, hash| full.miss_commit(load, hash));
         let (oldest, settled) = (full.sent - keys as u64, keys as u64 - IN_FLIGHT);
         let pick = |n: u64| {
             let n = oldest + mix(n ^ (1 << 40)) % settled;
             (n, mix(n))
         };
         let now = Nanos(full.sent);
-        let hit = in_batches(each, pick, |n, hash| {
+        let hit = in_batches(context, each, pick, |n, hash| {
             let seen = full.window.ask(load.trigger(n).key(), hash, now, 0);
             assert!(seen == Seen::Settled, "a key that was sent is known");
         });
@@ -124,8 +128,10 @@ impl DedupScale {
         // The high half of a product: a place below `count` without a division.
         let at = |n: u64| ((u128::from(n) * u128::from(count)) >> 64) as usize;
         let (mut last, mut sum) = (0, 0_u64);
-        let chained = in_batches(each, |n| (n, mix(n ^ (2 << 40))), |_, place| last = words[at(place ^ (last & 1))]);
-        let free = in_batches(each, |n| (n, mix(n ^ (3 << 40))), |_, place| sum = sum.wrapping_add(words[at(place)]));
+        let chained =
+            in_batches(context, each, |n| (n, mix(n ^ (2 << 40))), |_, place| last = words[at(place ^ (last & 1))]);
+        let free =
+            in_batches(context, each, |n| (n, mix(n ^ (3 << 40))), |_, place| sum = sum.wrapping_add(words[at(place)]));
         black_box((last, sum));
         Some(Point { keys, footprint, miss_commit: miss_commit.0, hit: hit.0, chained: chained.0, free: free.0, asks })
     }
@@ -223,10 +229,15 @@ impl Full {
 
 /// Measures `work` for `span` over numbers that `pick` chooses outside the measured time. Answers the nanoseconds of one
 /// in the median batch, and how many there were.
-fn in_batches(span: Duration, mut pick: impl FnMut(u64) -> (u64, u64), mut work: impl FnMut(u64, u64)) -> (f64, u64) {
+fn in_batches(
+    context: &Context,
+    span: Duration,
+    mut pick: impl FnMut(u64) -> (u64, u64),
+    mut work: impl FnMut(u64, u64),
+) -> (f64, u64) {
     let (mut spent, mut chosen, mut done) = (Vec::new(), Vec::with_capacity(BATCH as usize), 0);
     let began = Instant::now();
-    while spent.is_empty() || began.elapsed() < span {
+    while spent.is_empty() || began.elapsed() < span && !context.is_stopped() {
         chosen.clear();
         chosen.extend((done..done + BATCH).map(&mut pick));
         let start = Instant::now();

@@ -130,7 +130,7 @@ impl Drain {
             let from = from.as_secs_f64();
             chart.bands.push(Band { label: format!("drain {name}"), from, to: from + all });
         }
-        outcome.figure("spilled", "settled by the disk", report.counts.spilled, Unit::Count);
+        outcome.figure("spilled", "settled by the disk alone", report.counts.spilled, Unit::Count);
         outcome.figure("drained", "back from the disk", report.counts.drained, Unit::Count);
         outcome.tables.push(table);
         outcome.charts.extend([chart, timeline.throughput()]);

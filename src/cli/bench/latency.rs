@@ -173,7 +173,7 @@ impl E2e {
         for (name, label, cell, unit) in [
             ("ack_p99_ns", "P99 to acknowledged", 1, Unit::Nanos),
             ("raw_ack_p99_ns", "P99 of raw", 2, Unit::Nanos),
-            ("ack_p99_ratio", "P99 of raw's", 3, Unit::Ratio),
+            ("ack_p99_ratio", "P99 to acknowledged ÷ raw's", 3, Unit::Ratio),
             ("consumer_p99_ns", "P99 to the consumer", 6, Unit::Nanos),
         ] {
             outcome.figure(name, label, p99[cell].clone(), unit);

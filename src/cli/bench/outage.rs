@@ -119,8 +119,9 @@ struct Moments {
 
 impl Outage {
     pub(super) fn run(&self, context: &Context) -> Result<Outcome, CliError> {
-        self.check()?;
+        self.check_size()?;
         let mut ground = Ground::prepare(&self.at, context)?;
+        self.check_span(&ground)?;
         let processes = processes(&ground, &self.broker_pid, context)?;
         let scratch = context.scratch()?;
         ground.spill_to(scratch.path());
@@ -190,7 +191,7 @@ impl Outage {
         outcome.set("rate", "rate", self.rate, Unit::PerSecond);
         outcome.set("outage_seconds", "frozen for", self.outage, Unit::Seconds);
         self.describe_outage(&mut outcome, &moments, &timeline);
-        outcome.figure("spilled", "settled by the disk", report.counts.spilled, Unit::Count);
+        outcome.figure("spilled", "settled by the disk alone", report.counts.spilled, Unit::Count);
         outcome.figure("in_spill_max", "on disk, at most", timeline.most(|sample| sample.in_spill), Unit::Count);
         outcome.figure("drained", "back from the disk", report.counts.drained, Unit::Count);
         outcome.figure("shed", "shed", report.counts.shed, Unit::Count);
@@ -215,14 +216,18 @@ impl Outage {
         Ok(outcome)
     }
 
-    fn check(&self) -> Result<(), CliError> {
-        if self.at.kafka.is_none() && self.at.config.is_none() && self.outage > MOCK_SECONDS_MAX {
+    fn check_span(&self, ground: &Ground) -> Result<(), CliError> {
+        if ground.mock.is_some() && self.outage > MOCK_SECONDS_MAX {
             return Err(CliError::Usage(format!(
                 "--outage {} on the mock, allowed 1..={MOCK_SECONDS_MAX}: it does not know an idempotent producer's \
                  sequences, and would hold twice what the client sends again after 5 s; give --kafka and --broker-pid",
                 self.outage
             )));
         }
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), CliError> {
         let planned = self.rate.saturating_mul(self.before + self.outage + self.after);
         if planned > TRIGGERS_MAX {
             return Err(CliError::Usage(format!(

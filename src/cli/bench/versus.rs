@@ -119,8 +119,8 @@ impl Versus {
             let rates = turns.iter().enumerate().filter_map(|(nth, turn)| Some((nth as f64 + 1.0, turn[place]?.rate)));
             chart.curve(name, rates);
         }
-        outcome.figure("ratio", "rate, of raw's", of_raw(0, rate).map(|spread| spread.median), Unit::Ratio);
-        outcome.figure("cpu_ratio", "CPU time, of raw's", of_raw(0, cpu).map(|spread| spread.median), Unit::Ratio);
+        outcome.figure("ratio", "rate ÷ raw's", of_raw(0, rate).map(|spread| spread.median), Unit::Ratio);
+        outcome.figure("cpu_ratio", "CPU time ÷ raw's", of_raw(0, cpu).map(|spread| spread.median), Unit::Ratio);
         let records: u64 = turns.iter().filter_map(|turn| turn[0].as_ref().map(|flood| flood.records)).sum();
         outcome.figure("records", "of the router, in all", records, Unit::Count);
         outcome.check(
