@@ -203,7 +203,7 @@ pub(super) fn check_counts(outcome: &mut Outcome, report: &Report, taken: u64) {
     let found = if is_good {
         format!("all {} triggers that were accepted are acknowledged, and the counters add up", grouped(taken))
     } else {
-        format!("{taken} triggers were taken; {counts}")
+        format!("{} triggers were taken; {counts}", grouped(taken))
     };
     outcome.check("adds_up", is_good, found);
 }

@@ -75,10 +75,15 @@ impl Ground {
 
     /// Gives the router a disk to spill to.
     pub(super) fn spill_to(&mut self, dir: &Path) {
+        self.keep_state_in(dir, DivertPolicy::Spill);
+        (self.config.spill.limit, self.config.spill.segment) = (SPILL_BYTES, SEGMENT_BYTES);
+    }
+
+    /// Gives the router a state directory, and nothing that goes to another topic.
+    pub(super) fn keep_state_in(&mut self, dir: &Path, policy: DivertPolicy) {
         let config = &mut self.config;
         config.state.dir = Some(dir.to_path_buf());
-        config.divert.policy = Some(DivertPolicy::Spill);
-        (config.spill.limit, config.spill.segment) = (SPILL_BYTES, SEGMENT_BYTES);
+        config.divert.policy = Some(policy);
         config.dead_letter.topic = Some(DeadLetterTopic::Off);
         config.dead_letter.limit = DEAD_LETTER_BYTES;
     }

@@ -147,7 +147,11 @@ impl Shards {
     fn outcome(&self, ground: Option<&Ground>, cores: u16, rows: &[Row]) -> Outcome {
         let mut outcome = Outcome::new("shards", "The router with more and more shards, as fast as each goes.".into());
         match ground {
-            Some(ground) => ground.describe(&mut outcome),
+            Some(ground) => {
+                ground.describe(&mut outcome);
+                // They are what is measured.
+                outcome.settings.retain(|setting| setting.name != "shards");
+            }
             None => outcome.set("brokers", "brokers", "none, a null sink", Unit::None),
         }
         outcome.set("ingresses", "submitting threads", u64::from(self.ingresses), Unit::Count);
