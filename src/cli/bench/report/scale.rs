@@ -31,7 +31,8 @@ impl Scale {
     fn linear(unit: Unit, most: f64, is_padded: bool) -> Scale {
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(unit, most);
-        let count = if is_padded { (most / step * 1.000_001).ceil() } else { (most / step).floor() };
+        // A little less or more, so that what is a whole number of steps is one in floating point too.
+        let count = if is_padded { (most / step * 0.999_999).ceil() } else { (most / step * 1.000_001).floor() };
         let ticks: Vec<(f64, String)> =
             (0..=count as u64).map(|n| n as f64 * step).map(|value| (value, tick_text(unit, value))).collect();
         let to = if is_padded { count * step } else { most };
