@@ -105,6 +105,7 @@ impl DedupScale {
             }
         }
         assert_eq!(full.window.len(), keys, "the window is full");
+        tell!("  measuring {} keys for {} s", grouped(keys as u64), self.seconds.seconds);
         let first = full.sent;
         let miss_commit =
             in_batches(context, each, |n| (first + n, mix(first + n)), |_, hash| full.miss_commit(load, hash));

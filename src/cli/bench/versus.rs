@@ -1,7 +1,7 @@
 //! The router, the client alone and the Rust client's producer in turns.
 
 use super::base::Base;
-use super::context::Context;
+use super::context::{Context, Progress};
 use super::driver::{Driver, Fencepost, Flood, Until, flood};
 use super::ground::Where;
 use super::load::Load;
@@ -58,7 +58,14 @@ impl Versus {
     /// Starts the one named, lets it go as fast as it can, and stops it.
     fn take_turn(&self, name: &str, ground: &Ground, load: &Load, context: &Context) -> Result<Flood, CliError> {
         let until = Until::Span(self.seconds.span());
-        let run = |driver: &mut dyn Driver| flood(driver, until, context, &mut |_, _, _| Ok(()));
+        let run = |driver: &mut dyn Driver| {
+            let mut progress = Progress::new();
+            flood(driver, until, context, &mut |_, elapsed, acked| {
+                progress
+                    .tell(|| format!("    {name:<9}  {:>4} s  {:>14} acknowledged", elapsed.as_secs(), grouped(acked)));
+                Ok(())
+            })
+        };
         match name {
             "fencepost" => {
                 let mut fencepost = Fencepost::start(ground, load)?;
