@@ -210,7 +210,8 @@ impl Outage {
         outcome.charts.push(by_quantile);
         outcome.notes.push(
             "A trigger settles when it and all before it are acknowledged or synced to the disk. One that went over the disk \
-             reaches a consumer after the outage: that is what the upper quantiles of the consumer show."
+             reaches a consumer after the outage: that is what the upper quantiles of the consumer show. Resident memory is \
+             that of this process: the consumer and its checker, about 100 bytes a record, are in it."
                 .into(),
         );
         Ok(outcome)
@@ -252,7 +253,7 @@ impl Outage {
         outcome.figure("settled_in_outage", "settled during the outage", settled, Unit::Count);
         if let Some(drained) = moments.drained {
             let took = (drained - thawed).as_secs_f64();
-            outcome.figure("drain_seconds", "the disk was empty after the thaw by", took, Unit::Seconds);
+            outcome.figure("drain_seconds", "from the thaw to an empty disk", took, Unit::Seconds);
             let count = moments.drained_end - moments.drained_thawed;
             if count > 0 {
                 outcome.figure("drain_rate", "drained", count as f64 / took.max(1e-9), Unit::PerSecond);
