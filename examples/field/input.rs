@@ -1,0 +1,89 @@
+//! What all measurements read: triggers of the simulated fleet. The same seed gives the same rows on every machine.
+
+use fencepost::sim::fleet::{Fleet, FleetOptions, RATE_PER_DEVICE_MAX};
+use fencepost::trigger::State;
+use std::io::{Result, Write};
+
+/// One trigger that owns its ids.
+pub struct Row {
+    /// Who, as a number below the fleet's size.
+    pub device: u32,
+    /// Who, as written.
+    pub device_id: String,
+    /// Where.
+    pub fence_id: String,
+    /// What.
+    pub state: State,
+    /// When.
+    pub event_time_ms: i64,
+}
+
+/// Triggers without repeats, of so many devices and fences; the popularity of fences follows a power law.
+///
+/// # Panics
+/// If the fleet refuses the options.
+pub fn rows(count: usize, devices: u32, fences: u32, seed: u64) -> Vec<Row> {
+    let rate = FleetOptions::default().rate.min(devices * RATE_PER_DEVICE_MAX);
+    let options = FleetOptions { seed, devices, fences, rate, repeat_ratio: 0.0, ..FleetOptions::default() };
+    let mut fleet = Fleet::new(options).expect("the fleet's options are within its bounds");
+    (0..count)
+        .map(|_| {
+            let sample = fleet.next();
+            Row {
+                device: sample.device,
+                device_id: sample.trigger.device_id.to_owned(),
+                fence_id: sample.trigger.fence_id.to_owned(),
+                state: sample.trigger.state,
+                event_time_ms: sample.trigger.event_time_ms,
+            }
+        })
+        .collect()
+}
+
+/// Rows as `fencepost route` reads them, 5 % of them repeats.
+///
+/// # Errors
+/// What writing says.
+pub fn write(count: u64, seed: u64, out: &mut impl Write) -> Result<()> {
+    let mut fleet = Fleet::new(FleetOptions { seed, ..FleetOptions::default() }).expect("the default with a seed");
+    for _ in 0..count {
+        let trigger = fleet.next().trigger;
+        writeln!(
+            out,
+            r#"{{"device_id":"{}","fence_id":"{}","state":"{}","event_time_ms":{}}}"#,
+            trigger.device_id,
+            trigger.fence_id,
+            trigger.state.name(),
+            trigger.event_time_ms
+        )?;
+    }
+    Ok(())
+}
+
+/// The middle of some figures, and the least and the most.
+pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0], values[values.len() - 1])
+}
+
+/// 1,234,567 for people.
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `median (least to most)`.
+pub fn spread_text(values: Vec<f64>, show: impl Fn(f64) -> String) -> String {
+    let (median, least, most) = spread(values);
+    if least.to_bits() == most.to_bits() {
+        return show(median);
+    }
+    format!("{} ({} to {})", show(median), show(least), show(most))
+}
