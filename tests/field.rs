@@ -1,5 +1,6 @@
 //! The measurements of `examples/field` at a small size: what must hold exactly, whatever the machine. Nothing here is about
 //! time.
+#![allow(dead_code, reason = "the tables' text and the check of a topic are the example's")]
 
 #[path = "../examples/field/dedup.rs"]
 mod dedup;

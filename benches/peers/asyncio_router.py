@@ -57,22 +57,22 @@ class Breaker:
             self.opened += 1
 
 
+def read(line):
+    row = json.loads(line)
+    device = row["device_id"].encode()
+    return device, (device, row["fence_id"], row["state"], row["event_time_ms"] // 1000), line
+
+
 async def work(queue, producer, topic, seen, breaker, counts):
-    while (line := await queue.get()) is not None:
-        try:
-            row = json.loads(line)
-            device = row["device_id"]
-            key = (device, row["fence_id"], row["state"], row["event_time_ms"] // 1000)
-        except (ValueError, KeyError, TypeError):
-            counts["malformed"] += 1
-            continue
+    while (row := await queue.get()) is not None:
+        device, key, line = row
         if seen.is_repeat(key):
             counts["deduplicated"] += 1
             continue
         while True:
             await breaker.wait()
             try:
-                await producer.send_and_wait(topic, line, key=device.encode())
+                await producer.send_and_wait(topic, line, key=device)
                 breaker.note(True)
                 counts["delivered"] += 1
                 break
@@ -96,16 +96,15 @@ async def run(options):
             for n in range(options.workers)
         ]
         for line in sys.stdin.buffer:
-            line = line.rstrip(b"\n")
-            counts["read"] += 1
-            if options.rows and counts["read"] > options.rows:
-                counts["read"] -= 1
+            if options.rows and counts["read"] == options.rows:
                 break
-            lane = 0
-            if options.lanes:
-                # The device stands first in the rows; a whole parse is the worker's.
-                lane = zlib.crc32(line.split(b'"', 4)[3]) % len(queues)
-            await queues[lane].put(line)
+            counts["read"] += 1
+            try:
+                row = read(line.rstrip(b"\n"))
+            except (ValueError, KeyError, TypeError):
+                counts["malformed"] += 1
+                continue
+            await queues[zlib.crc32(row[0]) % len(queues)].put(row)
         for n in range(options.workers):
             await queues[n % len(queues)].put(None)
         await asyncio.gather(*workers)

@@ -18,11 +18,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-FENCEPOST = ROOT / "target/release/fencepost"
-FIELD = ROOT / "target/release/examples/field"
+BUILD = ROOT / "target" / os.environ.get("PEERS_PROFILE", "release")
+FENCEPOST = BUILD / "fencepost"
+FIELD = BUILD / "examples/field"
 PYTHON = ROOT / "target/peers-venv/bin/python"
 # One `send_and_wait` at a time takes a round trip a row: all rows would take the morning.
-FEW = 20
+FEW = 100
 
 
 class Peer:
@@ -139,7 +140,9 @@ def main():
         rows_file.write_text(text)
         lines = text.splitlines(keepends=True)
         few_file.write_text("".join(lines[: options.rows // FEW]))
-        keyed_file.write_text("".join(f"{json.loads(line)['device_id']}\t{line}" for line in lines))
+        # kcat ends a key at a zero byte, which some ids have; without it the key is still one per device.
+        key_of = lambda line: json.loads(line)["device_id"].replace("\0", "")  # noqa: E731
+        keyed_file.write_text("".join(f"{key_of(line)}\t{line}" for line in lines))
         everyone = peers(options, rows_file, keyed_file)
         able = [peer for peer in everyone if not peer.skipped]
         for round_of in range(options.rounds):

@@ -48,14 +48,10 @@ pub fn write(count: u64, seed: u64, out: &mut impl Write) -> Result<()> {
     let mut fleet = Fleet::new(FleetOptions { seed, ..FleetOptions::default() }).expect("the default with a seed");
     for _ in 0..count {
         let trigger = fleet.next().trigger;
-        writeln!(
-            out,
-            r#"{{"device_id":"{}","fence_id":"{}","state":"{}","event_time_ms":{}}}"#,
-            trigger.device_id,
-            trigger.fence_id,
-            trigger.state.name(),
-            trigger.event_time_ms
-        )?;
+        // Ids of a fleet have letters of all kinds, and some that JSON escapes.
+        let [device, fence] = [trigger.device_id, trigger.fence_id].map(serde_json::Value::from);
+        let (state, time) = (trigger.state.name(), trigger.event_time_ms);
+        writeln!(out, r#"{{"device_id":{device},"fence_id":{fence},"state":"{state}","event_time_ms":{time}}}"#)?;
     }
     Ok(())
 }
