@@ -267,7 +267,10 @@ pub fn table(redis_at: Option<&str>, count: usize, rounds: u64) -> Result<String
             continue;
         }
         let rate = spread_text(found.iter().map(|found| found.rate).collect(), grouped);
-        let p99 = spread_text(found.iter().map(|found| found.p99_us).collect(), |value| format!("{value:.1} µs"));
+        let p99 = spread_text(found.iter().map(|found| found.p99_us).collect(), |value| match value {
+            ..1_000.0 => format!("{value:.1} µs"),
+            _ => format!("{:.1} ms", value / 1e3),
+        });
         writeln!(text, "| {name} | {rate} | {p99} |")?;
     }
     Ok(text)
