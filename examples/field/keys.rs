@@ -32,8 +32,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long all of a turn may take, beyond its pace.
-const LIMIT: Duration = Duration::from_secs(120);
+/// How long all of a turn may take, beyond its pace: only a hang takes longer.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// What a record's partition is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +122,45 @@ pub struct Found {
     pub skew: f64,
 }
 
-/// A record as a consumer got it: device, number of its trigger, and the moment.
-type Receipt = (u32, u32, u64);
+/// When each trigger was consumed first, by device and number; written by all consumers.
+struct Board {
+    moments: Vec<Vec<AtomicU64>>,
+    /// The row of numbers that all consumers share.
+    next: AtomicU64,
+    /// Triggers that were consumed; a record that comes again, after the group shared anew, is not counted again.
+    consumed: AtomicUsize,
+}
+
+/// No moment yet.
+const NEVER: u64 = u64::MAX;
+
+impl Board {
+    fn new(plan: &Plan, triggers: &[Row]) -> Board {
+        let mut moments: Vec<Vec<AtomicU64>> = (0..plan.devices).map(|_| Vec::new()).collect();
+        triggers.iter().for_each(|row| moments[row.device as usize].push(AtomicU64::new(NEVER)));
+        Board { moments, next: AtomicU64::new(0), consumed: AtomicUsize::new(0) }
+    }
+
+    fn note(&self, device: u32, number: u64, moment: u64) -> Result<(), Failed> {
+        let place = self.moments[device as usize].get(number as usize).ok_or("a number that no trigger has")?;
+        if place.fetch_min(moment, SeqCst) == NEVER {
+            self.consumed.fetch_add(1, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Pairs of consecutive triggers of a device in all, and those whose later one was consumed first.
+    fn misordered(&self, triggers: usize) -> Result<(u64, u64), Failed> {
+        let consumed = self.consumed.load(SeqCst);
+        if consumed != triggers {
+            return Err(format!("{consumed} of {triggers} triggers were consumed").into());
+        }
+        let pairs = self.moments.iter().flat_map(|each| each.windows(2));
+        Ok(pairs.fold((0, 0), |(all, wrong), pair| {
+            (all + 1, wrong + u64::from(pair[1].load(SeqCst) < pair[0].load(SeqCst)))
+        }))
+    }
+}
 
 /// One turn on a topic that is there, empty, and has the plan's partitions.
 ///
@@ -131,10 +168,12 @@ type Receipt = (u32, u32, u64);
 /// What the brokers say; or records that did not all come.
 pub fn turn(plan: &Plan, topic: &str, triggers: &[Row], by: KeyBy) -> Result<Found, Failed> {
     let devices: HashMap<&str, u32> = triggers.iter().map(|row| (row.device_id.as_str(), row.device)).collect();
-    let live = live(plan, topic, triggers, by, &devices)?;
-    let (backlog, per_partition) = backlog(plan, topic, triggers, &devices)?;
-    let (pairs, live) = misordered(plan, triggers, live)?;
-    let (_, backlog) = misordered(plan, triggers, backlog)?;
+    let board = Board::new(plan, triggers);
+    live(plan, topic, triggers, by, &devices, &board)?;
+    let (pairs, live) = board.misordered(triggers.len())?;
+    let board = Board::new(plan, triggers);
+    let per_partition = backlog(plan, topic, triggers.len(), &devices, &board)?;
+    let (_, backlog) = board.misordered(triggers.len())?;
     let fullest = per_partition.iter().copied().max().unwrap_or(0);
     // The partitioner's own answer, where there is one, must be what is in the topic.
     if by != KeyBy::Nothing {
@@ -161,21 +200,20 @@ fn consumer(plan: &Plan, group: &str) -> Result<BaseConsumer, KafkaError> {
 fn consume(
     consumer: &BaseConsumer,
     devices: &HashMap<&str, u32>,
-    moments: &AtomicU64,
+    board: &Board,
     mut more: impl FnMut() -> bool,
-    mut note: impl FnMut(i32),
-) -> Result<Vec<Receipt>, Failed> {
-    let mut receipts = Vec::new();
+    mut count: impl FnMut(i32),
+) -> Result<(), Failed> {
     while more() {
         let Some(record) = consumer.poll(Duration::from_millis(20)) else { continue };
         let record = record?;
-        let moment = moments.fetch_add(1, SeqCst);
+        let moment = board.next.fetch_add(1, SeqCst);
         let frame = Frame::read(record.payload().unwrap_or_default())?;
         let device = *devices.get(frame.device_id).ok_or("a device that is not of the fleet")?;
-        receipts.push((device, frame.partition_seq as u32, moment));
-        note(record.partition());
+        board.note(device, frame.partition_seq, moment)?;
+        count(record.partition());
     }
-    Ok(receipts)
+    Ok(())
 }
 
 fn live(
@@ -184,11 +222,12 @@ fn live(
     triggers: &[Row],
     by: KeyBy,
     devices: &HashMap<&str, u32>,
-) -> Result<Vec<Receipt>, Failed> {
-    let (moments, shared_out, stop) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    board: &Board,
+) -> Result<(), Failed> {
+    let (shared_out, working, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let pace = Duration::from_secs((triggers.len() as u64).checked_div(plan.rate).unwrap_or(0));
     let until = Instant::now() + LIMIT + pace;
-    let wanted = triggers.len() as u64;
+    let wanted = triggers.len();
     std::thread::scope(|scope| {
         let members: Vec<_> = (0..plan.consumers)
             .map(|_| {
@@ -200,20 +239,22 @@ fn live(
                         let now = consumer.assignment().map_or(0, |list| list.count());
                         if now != mine {
                             shared_out.fetch_add(now.wrapping_sub(mine), SeqCst);
+                            working.fetch_add(usize::from(now > 0).wrapping_sub(usize::from(mine > 0)), SeqCst);
                             mine = now;
                         }
-                        !stop.load(SeqCst) && moments.load(SeqCst) < wanted && Instant::now() < until
+                        !stop.load(SeqCst) && board.consumed.load(SeqCst) < wanted && Instant::now() < until
                     };
-                    consume(&consumer, devices, &moments, more, |_| ())
+                    consume(&consumer, devices, board, more, |_| ())
                 })
             })
             .collect();
-        // The group is whole when every partition has had a member for a second.
+        // The group is whole when for a second every partition has had a member, and every member a partition.
         let mut whole_since = None;
         while whole_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(1))
             && Instant::now() < until
         {
-            let is_whole = shared_out.load(SeqCst) == plan.partitions as usize;
+            let is_whole =
+                (shared_out.load(SeqCst), working.load(SeqCst)) == (plan.partitions as usize, plan.consumers as usize);
             whole_since = if is_whole { whole_since.or(Some(Instant::now())) } else { None };
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -221,27 +262,27 @@ fn live(
         if produced.is_err() {
             stop.store(true, SeqCst);
         }
-        let receipts: Result<Vec<_>, Failed> =
-            members.into_iter().map(|member| member.join().expect("a consumer panicked")).collect();
-        produced?;
-        Ok(receipts?.concat())
+        let ends: Result<(), Failed> =
+            members.into_iter().try_for_each(|member| member.join().expect("a consumer panicked"));
+        produced.and(ends)
     })
 }
 
+/// Returns how many records each partition holds.
 fn backlog(
     plan: &Plan,
     topic: &str,
-    triggers: &[Row],
+    wanted: usize,
     devices: &HashMap<&str, u32>,
-) -> Result<(Vec<Receipt>, Vec<u64>), Failed> {
-    let moments = AtomicU64::new(0);
+    board: &Board,
+) -> Result<Vec<u64>, Failed> {
     let until = Instant::now() + LIMIT;
     let barrier = Barrier::new(plan.consumers as usize);
-    let wanted = triggers.len() as u64;
-    let ends: Result<Vec<_>, Failed> = std::thread::scope(|scope| {
+    let counts: Vec<AtomicU64> = (0..plan.partitions).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
         let readers: Vec<_> = (0..plan.consumers)
             .map(|reader| {
-                let (barrier, moments) = (&barrier, &moments);
+                let (barrier, counts) = (&barrier, &counts);
                 scope.spawn(move || {
                     let consumer = consumer(plan, &format!("{topic}-backlog"));
                     barrier.wait();
@@ -251,22 +292,16 @@ fn backlog(
                         list.add_partition_offset(topic, partition as i32, Offset::Beginning)?;
                     }
                     consumer.assign(&list)?;
-                    let mut counts = vec![0_u64; plan.partitions as usize];
-                    let more = || moments.load(SeqCst) < wanted && Instant::now() < until;
-                    let receipts =
-                        consume(&consumer, devices, moments, more, |partition| counts[partition as usize] += 1)?;
-                    Ok::<_, Failed>((receipts, counts))
+                    let more = || board.consumed.load(SeqCst) < wanted && Instant::now() < until;
+                    consume(&consumer, devices, board, more, |partition| {
+                        counts[partition as usize].fetch_add(1, SeqCst);
+                    })
                 })
             })
             .collect();
-        readers.into_iter().map(|reader| reader.join().expect("a reader panicked")).collect()
-    });
-    let (mut receipts, mut counts) = (Vec::new(), vec![0; plan.partitions as usize]);
-    for (some, each) in ends? {
-        receipts.extend(some);
-        counts.iter_mut().zip(each).for_each(|(sum, count)| *sum += count);
-    }
-    Ok((receipts, counts))
+        readers.into_iter().try_for_each(|reader| reader.join().expect("a reader panicked"))
+    })?;
+    Ok(counts.into_iter().map(AtomicU64::into_inner).collect())
 }
 
 /// All triggers, in their order, to one producer, at the plan's rate.
@@ -281,8 +316,7 @@ fn produce(plan: &Plan, topic: &str, triggers: &[Row], by: KeyBy) -> Result<(), 
     let mut place = [0; wire::FRAME_BYTES_MAX];
     let began = Instant::now();
     for (at, row) in triggers.iter().enumerate() {
-        if plan.rate > 0 {
-            let due = Duration::from_nanos(at as u64 * 1_000_000_000 / plan.rate);
+        if let Some(due) = (at as u64 * 1_000_000_000).checked_div(plan.rate).map(Duration::from_nanos) {
             while let Some(early) = due.checked_sub(began.elapsed()).filter(|early| !early.is_zero()) {
                 producer.poll(early.min(Duration::from_micros(500)));
             }
@@ -325,23 +359,6 @@ fn frame(row: &Row, number: u64) -> wire::Frame<'_> {
         partition_seq: number,
         salt: 0,
     }
-}
-
-/// Pairs of consecutive triggers of a device in all, and those whose later one was consumed first.
-fn misordered(plan: &Plan, triggers: &[Row], receipts: Vec<Receipt>) -> Result<(u64, u64), Failed> {
-    let mut moments: Vec<Vec<u64>> = vec![Vec::new(); plan.devices as usize];
-    triggers.iter().for_each(|row| moments[row.device as usize].push(u64::MAX));
-    for (device, number, moment) in receipts {
-        let place = moments[device as usize].get_mut(number as usize).ok_or("a number that no trigger has")?;
-        // A record that came twice, after the group shared anew, counts when it came first.
-        *place = moment.min(*place);
-    }
-    if moments.iter().flatten().any(|&moment| moment == u64::MAX) {
-        let missing = moments.iter().flatten().filter(|&&moment| moment == u64::MAX).count();
-        return Err(format!("{missing} of {} triggers were not consumed", triggers.len()).into());
-    }
-    let pairs = moments.iter().flat_map(|each| each.windows(2));
-    Ok(pairs.fold((0, 0), |(all, wrong), pair| (all + 1, wrong + u64::from(pair[1] < pair[0]))))
 }
 
 /// The table, in Markdown; each turn on a topic of its own.
