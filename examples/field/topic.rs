@@ -63,7 +63,7 @@ pub fn create(bootstrap: &str, topic: &str, partitions: u32) -> Result<(), Faile
     config.topic.name = topic.into();
     let properties = kafka::properties(&config.kafka_settings()?, partitions);
     let plan = NewTopicPlan { partitions, replication: 1, min_insync_replicas: 1 };
-    TopicDesk::new(&properties, topic).prepare(Some(&plan), Duration::from_secs(60))?;
+    TopicDesk::new(&properties, topic).prepare(Some(&plan), Duration::from_secs(300))?;
     Ok(())
 }
 
