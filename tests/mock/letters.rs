@@ -276,7 +276,7 @@ fn a_broker_that_goes_down_and_comes_back_loses_no_letter() {
     let _alone = alone();
     let topic = fresh_topic("dlq");
     let mock = Mock::with_topic(1, &topic, 3);
-    let mut rig = Rig::new(sink(&mock, &topic, &[]), 3, 500);
+    let mut rig = Rig::new(sink(&mock, &topic, &[]), 3, 3_000);
     (0..100).for_each(|id| rig.take(id, (id % 3) as u32));
     rig.turn_until("100 to the topic", |rig| rig.reports.len() == 100);
     assert!(rig.reports.values().all(|on_disk| !on_disk));
