@@ -176,9 +176,10 @@ impl<C: Clock> Ingress<C> {
         answer
     }
 
-    /// Offers many triggers, with one publication to each shard for each 64 of them, or up to one that is refused. `each` gets the index of a trigger and
-    /// its answer; by then what was accepted is with its shard. The order is kept, and a refusal of one says nothing of the
-    /// next. If `each` panics, up to 63 triggers behind the one it was told of are accepted as well.
+    /// Offers many triggers, with one publication to each shard for each 64 of them, or up to one that is refused. `each`
+    /// gets the index of a trigger and its answer; by then what was accepted is with its shard. The order is kept, and a
+    /// refusal of one says nothing of the next. If `each` panics, up to 63 triggers behind the one it was told of are
+    /// accepted as well.
     pub fn submit_batch(&mut self, triggers: &[Trigger<'_>], mut each: impl FnMut(usize, Result<Accepted, Refused>)) {
         let mut at = 0;
         while at < triggers.len() {

@@ -37,6 +37,16 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
+/// A life that delivers all of it.
+fn live_once(config: &Config, all: &[Sent]) {
+    let (router, _) = Router::start(config).unwrap();
+    let mut load = Load::new(router.ingress().unwrap());
+    load.submit_all(all);
+    load.settle(&router);
+    wait_for("the spill to be drained", || router.counts().in_spill == 0);
+    stop(router, &mut [load]);
+}
+
 #[test]
 fn an_outage_is_spilled_and_drained_in_order_and_nothing_is_shed() {
     let _alone = alone();
@@ -178,12 +188,7 @@ fn d8_what_a_caller_sends_again_after_a_restart_is_collapsed() {
     let mut config = spilling(&mock.bootstrap(), &topic, &state);
     config.dedup.ttl = Duration::from_secs(2);
     let all = turns(100, 10_000);
-    let (router, _) = Router::start(&config).unwrap();
-    let mut load = Load::new(router.ingress().unwrap());
-    load.submit_all(&all);
-    load.settle(&router);
-    wait_for("the spill to be drained", || router.counts().in_spill == 0);
-    stop(router, &mut [load]);
+    live_once(&config, &all);
     // The host is away for longer than the ttl; the start reads by offsets, not by the clock.
     std::thread::sleep(Duration::from_millis(2_500));
     let (router, readiness) = Router::start(&config).unwrap();
@@ -214,12 +219,7 @@ fn d8_a_partition_that_gets_its_leader_after_the_start_holds_nothing_twice() {
     let mut config = spilling(&mock.bootstrap(), &topic, &state);
     config.start.timeout = Duration::from_secs(3);
     let all = turns(100, 2_000);
-    let (router, _) = Router::start(&config).unwrap();
-    let mut load = Load::new(router.ingress().unwrap());
-    load.submit_all(&all);
-    load.settle(&router);
-    wait_for("the spill to be drained", || router.counts().in_spill == 0);
-    stop(router, &mut [load]);
+    live_once(&config, &all);
     mock.set_leader(&topic, 2, -1);
     config.start.require_broker = false;
     let (router, readiness) = Router::start(&config).unwrap();
