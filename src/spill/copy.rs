@@ -9,7 +9,7 @@ use super::disk::Disk;
 use super::format::{Entry, Header, put_record, record_bytes};
 use super::read::Sought;
 use super::scan::Step;
-use super::{Spill, SpillLimits};
+use super::{Lane, Spill, SpillLimits, lane_of};
 
 /// Bytes of log that one commit steps over in search of live records.
 const SCANNED_A_COMMIT: u64 = 4 << 20;
@@ -114,9 +114,9 @@ impl<D: Disk> Spill<D> {
             let segment = self.slots[slot as usize].as_ref().expect("a segment being copied stays");
             let lanes = &self.lanes;
             let live = |header: &Header| {
-                matches!(header.entry, Entry::Data(_))
-                    && lanes[header.partition as usize].line.slot_of(header.sequence) == Some(slot)
-                    && lanes[header.partition as usize].released < header.sequence
+                let is_of =
+                    |lane: &Lane| lane.released < header.sequence && lane.line.slot_of(header.sequence) == Some(slot);
+                matches!(header.entry, Entry::Data(_)) && lane_of(lanes, header).is_some_and(is_of)
             };
             match self.scanner.step(&segment.file, segment.id, at, segment.end, live) {
                 Step::Record { header, at: place, next } => {

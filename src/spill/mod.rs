@@ -458,7 +458,7 @@ impl<D: Disk> Spill<D> {
             let lanes = &self.lanes;
             let live = |header: &format::Header| {
                 matches!(header.entry, Entry::Data(_))
-                    && lanes[header.partition as usize].line.slot_of(header.sequence) == Some(slot)
+                    && lane_of(lanes, header).is_some_and(|lane| lane.line.slot_of(header.sequence) == Some(slot))
             };
             match self.scanner.step(&segment.file, segment.id, at, segment.end, live) {
                 scan::Step::Record { header, at: place, next } => {
@@ -737,6 +737,11 @@ impl<F> Segments<F> {
         let survey::Surveyed { id, file, size, end, records, bytes, .. } = found;
         Segments { id, file, size, end, records, bytes }
     }
+}
+
+/// The lane of a record on disk; `None`: its payload is damaged, so it was never counted, and there is no such partition.
+fn lane_of<'a>(lanes: &'a [Lane], header: &format::Header) -> Option<&'a Lane> {
+    lanes.get(header.partition as usize)
 }
 
 fn touch(changed: &mut Vec<u32>, lane: &mut Lane, partition: u32) {
