@@ -343,6 +343,26 @@ impl Slab {
         self.lent -= 1;
     }
 
+    /// The reader is done with the frame, and so is the shard: [`Slab::take_back`] and [`Slab::free`] in one. Returns how
+    /// long the frame was.
+    ///
+    /// # Panics
+    /// If it was not lent: a sink reported a frame twice.
+    #[inline]
+    pub(crate) fn retire(&mut self, id: SlotId) -> usize {
+        let slot = &mut self.slots[id.0 as usize];
+        let Slot { unit, len, class, holder } = *slot;
+        assert!(holder == Holder::Client, "{id:?} was reported but is not lent");
+        *slot = Slot { unit: self.free_slot, len: 0, class: 0, holder: Holder::Nobody };
+        self.free_slot = id.0;
+        self.free_slots += 1;
+        self.lent -= 1;
+        if class & STRANDED == 0 {
+            self.free_block(unit, class);
+        }
+        len as usize
+    }
+
     /// Lends a frame to nobody and takes it back: what the slab's part of a round trip costs, for measuring it alone.
     ///
     /// # Panics

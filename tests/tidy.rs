@@ -75,6 +75,7 @@ const MAY_USE: &[(&str, &str)] = &[
 
 /// Where `unsafe` may be written.
 const UNSAFE: &[(&str, &str)] = &[
+    ("src/dedup/table.rs", "to ask the memory for a line without waiting for it"),
     ("src/slab.rs", "frames that others read while the slab is in use"),
     ("src/sink/mod.rs", "a sink promises when it is done reading: the trait is unsafe to implement"),
     ("src/sink/null.rs", "so its implementations say why they keep that promise"),

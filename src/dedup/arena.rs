@@ -219,18 +219,6 @@ impl Arena {
         self.tail_end = if is_head { OPEN } else { self.ends[following as usize] as usize };
     }
 
-    /// The oldest records, as far as they lie in one segment.
-    #[inline]
-    pub(super) fn oldest(&self) -> impl Iterator<Item = Place> + '_ {
-        let end = if self.tail_end == OPEN { self.head } else { self.tail_end };
-        let mut at = self.tail;
-        std::iter::from_fn(move || {
-            let place = (at < end).then_some(at as Place)?;
-            at += record_words(key_len_of(self.words[at + 2]));
-            Some(place)
-        })
-    }
-
     /// Leaves the oldest record behind, `count` words long.
     #[inline]
     pub(super) fn pass(&mut self, count: usize) {

@@ -47,8 +47,7 @@ impl WindowLimits {
         tokens as usize
     }
 
-    /// What a window of these limits allocates, in bytes of address space. Memory is taken as keys come; only the
-    /// control bytes of the table, about three a key of capacity, are taken at once.
+    /// What a window of these limits allocates, in bytes of address space. Memory is taken as keys come.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let tokens = self.tokens as usize * size_of::<u32>();

@@ -8,7 +8,7 @@
 //! - At capacity, in keys or in bytes, the oldest settled key makes way, one at a time; never a clear. Oldest means the
 //!   order of arrival, but a record that was carried from the tail to the head has its turn a round later.
 //! - Keys are compared byte for byte after the hash: a collision of hashes never makes two keys one.
-//! - It allocates nothing after it is made (`tests/dedup_alloc.rs`), unless the hash spreads badly (`table.rs`).
+//! - It allocates nothing after it is made (`tests/dedup_alloc.rs`), whatever the hash is.
 //!
 //! What it costs, in order:
 //! - An ask is one probe run. A new key also writes one record at the head, clears away up to two expired records, and
@@ -17,22 +17,19 @@
 //!   full of dead records. On average a new key moves at most three others in a storm of releases, and at most one
 //!   when up to half of the capacity stays pending (counted in `tests.rs`). A single ask may have to walk past all of a
 //!   row of pending keys.
-//! - Parts of the table are put in order now and then, 6.5 µs each: see `table.rs`.
+//! - Nothing is ever put in order as a whole: see `table.rs`.
 //!
-//! Measured on 2026-11-30, AMD EPYC, 2 cores shared with other work (so the spread is wide), median batches of
-//! `cargo bench --no-default-features --bench dedup`, lowest and highest of three runs, in ns:
+//! Measured on 2026-12-01, two cores of an Intel Xeon, load 1.3, medians of batches of `fencepost bench dedup-scale`:
 //!
-//! | keys | new key and a commit | repeat of a settled one | repeat of a pending one | bare random read, chained |
-//! |---|---|---|---|---|
-//! | 100,000 | 68 … 137 | 95 … 174 | 24 … 25 | 122 … 131 |
-//! | 1,000,000 | 308 … 345 | 264 … 313 | 26 | 159 … 167 |
-//! | 16,000,000 | 509 (one run) | 346 | 28 | 209 |
+//! | keys | new key and a commit | repeat of a settled one | bare random read of as much memory, chained |
+//! |---|---|---|---|
+//! | 100,000 | 36 ns | 39 ns | 31 ns |
+//! | 1,000,000 | 83 ns | 140 ns | 163 ns |
+//! | 16,000,000 | 219 ns | 236 ns | 223 ns |
 //!
-//! The repeat of a settled key is dearer than a new key at 100,000: it waits for the bucket and then for the record,
-//! while a new key's misses overlap. Measured before choosing, in alternating runs: buckets of the place alone, without
-//! half of the hash, were the same within the spread; they save 4 of 9 bytes, but a part could then not
-//! put itself in order without reading the arena. To look up the bucket of the next key to leave one ask ahead
-//! gained nothing at 100,000 keys and 3 to 30 % at 1,000,000; it is left out while windows are small.
+//! A repeat of a settled key waits for the bucket and then for the record; a new key's waits overlap. The bucket of the key
+//! that leaves next is asked for one ask ahead, and so is that of the next trigger ([`Window::foresee`]): with that, a trigger
+//! takes 0.80 of the time in a shard at 100,000 keys and 0.63 at 1,000,000 (`table.rs`).
 
 mod arena;
 mod limits;

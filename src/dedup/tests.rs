@@ -468,9 +468,8 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
                 };
                 let (before, early) = (window.keys(), window.evicted_early());
                 let carried = window.carried();
-                // Looking ahead, as far as it may be asked for, changes nothing and finds its way over every edge.
+                // Looking ahead changes nothing.
                 window.foresee(hash(n));
-                window.foresee_room(n as usize % 64, now);
                 let got = match is_drained {
                     true => window.ask_drained(owned(n).key(), hash(n), now, token),
                     false => window.ask(owned(n).key(), hash(n), now, token),

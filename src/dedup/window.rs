@@ -6,17 +6,11 @@ use super::table::{Probe, Table};
 use crate::canary::{Canary, is_planted};
 use crate::trigger::Key;
 use crate::units::Nanos;
-use std::hint::black_box;
 
 /// Expired records that one new key may reclaim: two for one, so that a full window empties as fast as it filled.
 const EXPIRED_PER_ASK: u32 = 2;
 /// Records that one new key moves along while free segments run low: what [`Cut::of`] counts on to keep up.
 const MOVED_PER_ASK: u32 = 4;
-
-/// From so many keys on, a window is far: its table alone is 7 MB. A turn that looks ahead takes 0.99 to 1.04 of the time
-/// with 100,000 keys and 0.66 with a million (2026-11-30, two shared cores of an AMD EPYC, medians of alternating runs of
-/// `benches/turn.rs`).
-const FAR_KEYS: usize = 1 << 18;
 
 /// The answer to an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,31 +125,10 @@ impl Window {
         self.make_room(now);
     }
 
-    /// Whether the window is too large for the caches, so that looking ahead pays. Below that it only costs.
-    #[must_use]
-    #[inline]
-    pub fn is_far(&self) -> bool {
-        self.capacity >= FAR_KEYS
-    }
-
-    /// Reads ahead what an ask with this hash will read. Changes nothing and answers nothing: what several hashes in a row
-    /// need comes from memory at once, while the asks themselves would wait for it one after the other.
+    /// Asks the memory for what an ask with this hash will need, and does not wait for it. Changes nothing.
     #[inline]
     pub fn foresee(&self, hash: u64) {
         self.table.foresee(hash);
-    }
-
-    /// Reads ahead what so many new keys will push out, in the same way.
-    #[inline]
-    pub fn foresee_room(&self, asks: usize, now: Nanos) {
-        let is_full = self.table.len() + asks > self.capacity;
-        for place in self.arena.oldest().take(asks) {
-            let header = self.arena.header(place);
-            if !is_full && !self.is_over(&header, now) {
-                return;
-            }
-            black_box(self.table.contains(header.hash, place));
-        }
     }
 
     /// The key under `token` has settled: repeats are duplicates from now on, until its time is over. Frees the token.
@@ -325,6 +298,10 @@ impl Window {
         }
         if self.arena.free_count() < self.arena.cut.low {
             self.compact(now);
+        }
+        // The next one to leave: the next new key will want its bucket.
+        if let Some(place) = self.arena.tail() {
+            self.table.foresee(self.arena.header(place).hash);
         }
     }
 

@@ -377,6 +377,13 @@ impl RingReader {
     /// panicked on stays the first.
     #[inline]
     pub fn take(&mut self, most: usize, mut each: impl FnMut(Incoming<'_>) -> Take) -> usize {
+        self.take_with_next(most, |incoming, _| each(incoming))
+    }
+
+    /// As [`take`](RingReader::take). With each record comes the hash of the one behind it, so that what that one will need
+    /// can be asked for meanwhile; `None`: there is none, or it lies beyond the end of the memory.
+    #[inline]
+    pub fn take_with_next(&mut self, most: usize, mut each: impl FnMut(Incoming<'_>, Option<u64>) -> Take) -> usize {
         let have = self.lines.slots();
         if have == 0 || most == 0 {
             return 0;
@@ -403,29 +410,14 @@ impl RingReader {
                     &self.straddling[..lines]
                 }
             };
-            if each(head.incoming(record)) == Take::Leave {
+            let next = part.get(at_in_part + lines).map(|line| Head::of(line).hash());
+            if each(head.incoming(record), next) == Take::Leave {
                 break;
             }
             batch.lines.set(at + lines);
             batch.triggers.set(batch.triggers.get() + 1);
         }
         batch.triggers.get()
-    }
-
-    /// Shows `each` the hashes of up to `most` records, oldest first, and takes none. Answers how many there were.
-    #[inline]
-    pub fn peek_hashes(&mut self, most: usize, mut each: impl FnMut(u64)) -> usize {
-        let have = self.lines.slots();
-        let chunk = self.lines.read_chunk(have).expect("slots() said they are there");
-        let (front, back) = chunk.as_slices();
-        let (mut at, mut seen) = (0, 0);
-        while at < have && seen < most {
-            let head = Head::of(if at < front.len() { &front[at] } else { &back[at - front.len()] });
-            each(head.hash());
-            at += head.lines();
-            seen += 1;
-        }
-        seen
     }
 
     /// Whether nothing published is left to take.

@@ -120,6 +120,12 @@ impl Flight {
         is_settled: false,
         is_bare: false,
     };
+
+    /// Whether nothing hangs on it but its own seq: no copy on disk, no repeat and no suspicion.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.copy == Copy::No && !self.is_settled && !self.is_suspect && self.repeats == NONE
+    }
 }
 
 /// How a line sends.
@@ -220,7 +226,29 @@ impl Line {
         shown_acked: -1,
     };
 
+    /// Whether it takes what comes in and sends it on: nothing of it came back, is diverted, or is shed.
+    #[inline]
+    pub(super) fn is_at_peace(&self) -> bool {
+        self.mode == Mode::Flowing && self.breaker.is_closed() && !self.is_diverted && !self.blocked.is_any()
+    }
+
+    /// Notes an acknowledgement; `most` is the largest group. Returns whether it closed the breaker.
+    #[inline]
+    pub(super) fn acked(&mut self, offset: i64, most: u32, now: Nanos) -> bool {
+        if offset >= 0 {
+            // They rise, unless the topic was made anew.
+            self.last_acked = offset;
+        }
+        self.pause = PAUSE_MIN;
+        (self.is_probing, self.last_refusal) = (false, 0);
+        if self.lent == 0 && !self.is_group_refused {
+            self.group = self.group.saturating_mul(2).min(most);
+        }
+        self.breaker.acked(now)
+    }
+
     /// Puts a slot at the end.
+    #[inline]
     pub fn push(&mut self, flights: &mut [Flight], slot: SlotId) {
         append(flights, &mut self.head, &mut self.tail, slot);
         self.held += 1;
@@ -228,6 +256,7 @@ impl Line {
     }
 
     /// Takes a slot out, wherever it is.
+    #[inline]
     pub fn unlink(&mut self, flights: &mut [Flight], slot: SlotId) {
         let next = detach(flights, &mut self.head, &mut self.tail, slot);
         if self.unsent == slot.0 {
@@ -245,6 +274,7 @@ impl Line {
 }
 
 /// Links a slot in at the end of the chain that begins at `head` and ends at `tail`.
+#[inline]
 pub(super) fn append(flights: &mut [Flight], head: &mut u32, tail: &mut u32, slot: SlotId) {
     let flight = &mut flights[slot.0 as usize];
     (flight.prev, flight.next) = (*tail, NONE);
@@ -257,6 +287,7 @@ pub(super) fn append(flights: &mut [Flight], head: &mut u32, tail: &mut u32, slo
 }
 
 /// Takes a slot out of its chain, wherever it is. Returns the one behind it, or [`NONE`].
+#[inline]
 pub(super) fn detach(flights: &mut [Flight], head: &mut u32, tail: &mut u32, slot: SlotId) -> u32 {
     let Flight { next, prev, .. } = flights[slot.0 as usize];
     if prev == NONE {

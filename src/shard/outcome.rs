@@ -8,7 +8,7 @@
 
 use super::Core;
 use super::drain_room::DrainRoom;
-use super::flight::{Copy, Flight, Mode, NO_RING, NONE, PAUSE_MIN, Phase};
+use super::flight::{Copy, Flight, Mode, NO_RING, NONE, Phase};
 use super::shared::FailedReason;
 use crate::canary::{Canary, is_planted};
 use crate::sink::{Fault, Outcome, Persisted, Report, Sink};
@@ -18,56 +18,72 @@ use std::collections::HashSet;
 
 impl<S: Sink> Core<S> {
     /// One report of the sink.
-    pub(super) fn settle_report(&mut self, report: Report, now: Nanos) {
+    #[inline]
+    pub(super) fn settle_report(&mut self, report: &Report, now: Nanos) {
+        let Outcome::Acked { offset } = report.outcome else { return self.settle_failed(report, now) };
         let slot = report.slot;
-        self.slab.take_back(slot);
-        let Flight { line: index, sent, accepted, prev, phase, ring, .. } = self.flights[slot.0 as usize];
-        debug_assert_eq!(phase, Phase::Lent);
+        let flight = &mut self.flights[slot.0 as usize];
+        debug_assert_eq!(flight.phase, Phase::Lent);
+        let (index, took) = (flight.line, now.since(flight.sent));
         let line = &mut self.lines[index as usize];
-        let keeps = is_planted(Canary::PermitNotReturned) && matches!(report.outcome, Outcome::Failed { .. });
-        line.lent -= u32::from(!keeps);
-        self.lent -= u32::from(!keeps);
-        match report.outcome {
-            Outcome::Failed { persisted: Persisted::Possibly, .. } if is_planted(Canary::DoubtTakenForAck) => {
-                self.deliver(slot);
-            }
-            Outcome::Acked { offset } => {
-                if offset >= 0 {
-                    // They rise, unless the topic was made anew.
-                    line.last_acked = offset;
-                }
-                line.pause = PAUSE_MIN;
-                (line.is_probing, line.last_refusal) = (false, 0);
-                if line.lent == 0 && !line.is_group_refused {
-                    line.group = line.group.saturating_mul(2).min(self.limits.inflight_partition);
-                }
-                let has_closed = line.breaker.acked(now);
-                let took = now.since(sent);
-                self.streaks.publish.record(took, &self.page.publish);
-                if ring != NO_RING {
-                    self.streaks.settle.record(now.since(accepted), &self.page.settle);
-                }
-                if took > self.limits.publish_timeout {
-                    self.page.late.add(1);
-                }
-                if line.mode == Mode::Careful && prev != NONE {
-                    // Landed in front of something that came back: that is judged first, by this one's device.
-                    self.flights[slot.0 as usize].phase = Phase::Landed;
-                    self.note_news(slot);
-                } else {
-                    self.deliver(slot);
-                }
-                if has_closed {
-                    self.breaker_changed(index, false);
-                }
-            }
-            Outcome::Failed { fault, persisted } => {
-                let flight = &mut self.flights[slot.0 as usize];
-                flight.phase = Phase::Waiting;
-                flight.went_down = fault == Fault::Purged && persisted == Persisted::Possibly;
-                self.come_back(&report, fault, persisted, now);
-            }
+        line.lent -= 1;
+        self.lent -= 1;
+        let has_closed = line.acked(offset, self.limits.inflight_partition, now);
+        self.streaks.publish.record(took, &self.page.publish);
+        if flight.ring != NO_RING {
+            self.streaks.settle.record(now.since(flight.accepted), &self.page.settle);
         }
+        if took > self.limits.publish_timeout {
+            self.page.late.add(1);
+        }
+        if line.is_at_peace() && flight.is_plain() && !has_closed {
+            // Nearly every one: what `deliver` does, without a look at what cannot be.
+            debug_assert_eq!(self.diversions[index as usize].shadow_at, NONE);
+            self.dedup.commit(slot.0);
+            self.page.delivered.add(1);
+            self.accounts[flight.ring as usize].outstanding.settle(flight.seq.0);
+            flight.phase = Phase::Free;
+            line.unlink(&mut self.flights, slot);
+            line.frame_bytes -= self.slab.retire(slot) as u64;
+            return;
+        }
+        self.settle_acked(slot, has_closed);
+    }
+
+    /// What the report of an acknowledged one does where something hangs on it, or its line is not at peace.
+    #[inline(never)]
+    fn settle_acked(&mut self, slot: SlotId, has_closed: bool) {
+        self.slab.take_back(slot);
+        let Flight { line: index, prev, .. } = self.flights[slot.0 as usize];
+        if self.lines[index as usize].mode == Mode::Careful && prev != NONE {
+            // Landed in front of something that came back: that is judged first, by this one's device.
+            self.flights[slot.0 as usize].phase = Phase::Landed;
+            self.note_news(slot);
+        } else {
+            self.deliver(slot);
+        }
+        if has_closed {
+            self.breaker_changed(index, false);
+        }
+    }
+
+    /// The report of one that is not acknowledged.
+    #[cold]
+    fn settle_failed(&mut self, report: &Report, now: Nanos) {
+        let Outcome::Failed { fault, persisted } = report.outcome else { return };
+        self.slab.take_back(report.slot);
+        let flight = &mut self.flights[report.slot.0 as usize];
+        debug_assert_eq!(flight.phase, Phase::Lent);
+        if !is_planted(Canary::PermitNotReturned) {
+            self.lines[flight.line as usize].lent -= 1;
+            self.lent -= 1;
+        }
+        if persisted == Persisted::Possibly && is_planted(Canary::DoubtTakenForAck) {
+            return self.deliver(report.slot);
+        }
+        flight.phase = Phase::Waiting;
+        flight.went_down = fault == Fault::Purged && persisted == Persisted::Possibly;
+        self.come_back(report, fault, persisted, now);
     }
 
     /// In the log: settles the trigger and its repeats.
@@ -280,6 +296,7 @@ impl<S: Sink> Core<S> {
         }
     }
 
+    /// Takes it out of its line.
     pub(super) fn take_out(&mut self, slot: SlotId) {
         let Flight { line, is_suspect, next, .. } = self.flights[slot.0 as usize];
         let diversion = &mut self.diversions[line as usize];

@@ -22,9 +22,6 @@ pub(super) const BATCH: usize = 10_000;
 pub const REPORTS_BYTES: usize = (REPORTS + BATCH) * size_of::<crate::sink::Report>();
 /// How often breakers are looked at; each look walks the lines of the shard.
 const BREAKER_TICK: Nanos = Nanos::from_millis(5);
-/// Triggers for which the dedup window is read ahead together: enough to wait for memory once and not once each, few
-/// enough for all of it to be in the nearest cache still when it is needed.
-const GROUP: usize = 32;
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
 const SAMPLED_TURNS: u64 = 16;
 /// A frame handed over this soon after it was accepted is stamped by the client; saying the time costs a longer call.
@@ -80,31 +77,22 @@ impl<S: Sink, C: Clock> Shard<S, C> {
         taken
     }
 
-    /// Takes a batch from one ring. Where the dedup window is far away in memory, in groups: what a group will need of it
-    /// is read ahead, side by side.
+    /// Takes a batch from one ring. While one is admitted, the memory is asked for what the dedup window will need of the one
+    /// behind it.
     fn take_from(&mut self, ring: usize, now: Now) -> usize {
         let (reader, core) = (&mut self.rings[ring], &mut self.core);
-        let most = core.limits.turn_batch;
-        if !core.dedup.is_far() {
-            return reader.take(most, |incoming| core.admit(ring, &incoming, now));
-        }
-        let mut taken = 0;
-        while taken < most {
-            let group = GROUP.min(most - taken);
-            let ahead = reader.peek_hashes(group, |hash| core.dedup.foresee(hash));
-            core.dedup.foresee_room(ahead, now.mono);
-            let got = reader.take(ahead, |incoming| core.admit(ring, &incoming, now));
-            taken += got;
-            if got < group {
-                break;
+        reader.take_with_next(core.limits.turn_batch, |incoming, next| {
+            if let Some(hash) = next {
+                core.dedup.foresee(hash);
             }
-        }
-        taken
+            core.admit(ring, &incoming, now)
+        })
     }
 }
 
 impl<S: Sink> Core<S> {
     /// One trigger from its ring to its line, or to where its original waits, or to its end.
+    #[inline]
     fn admit(&mut self, ring: usize, incoming: &Incoming<'_>, now: Now) -> Take {
         let index = self.line_of(incoming.partition);
         let waited = now.mono.since(incoming.accepted);
@@ -174,24 +162,55 @@ impl<S: Sink> Core<S> {
             ..Flight::FREE
         };
         self.accounts[ring].outstanding.open(incoming.seq.0);
+        self.lines[index as usize].frame_bytes += frame_len as u64;
+        if is_unknown || size > limit {
+            let too_large = FailedReason::TooLarge { size: size as u32, limit: limit as u32 };
+            self.turn_away(index, slot, if size > limit { too_large } else { FailedReason::UnknownFence });
+        } else {
+            self.line_up(index, slot, now.mono);
+        }
+        Take::Taken
+    }
+
+    /// It may not go to the topic.
+    #[cold]
+    fn turn_away(&mut self, index: u32, slot: SlotId, reason: FailedReason) {
+        self.lines[index as usize].push(&mut self.flights, slot);
+        self.give_up(slot, reason);
+    }
+
+    /// To the end of its line, and to the sink if it may go at once, as nearly every one may.
+    #[inline]
+    fn line_up(&mut self, index: u32, slot: SlotId, now: Nanos) {
         let line = &mut self.lines[index as usize];
-        line.frame_bytes += frame_len as u64;
-        if size > limit {
-            line.push(&mut self.flights, slot);
-            self.give_up(slot, FailedReason::TooLarge { size: size as u32, limit: limit as u32 });
-            return Take::Taken;
-        }
-        if is_unknown {
-            line.push(&mut self.flights, slot);
-            self.give_up(slot, FailedReason::UnknownFence);
-            return Take::Taken;
-        }
         line.next_partition_seq += 1;
+        let is_next = line.unsent == NONE && line.is_at_peace() && !line.is_unread && now >= line.not_before;
+        let most = self.limits.inflight_partition;
+        if !is_next || line.lent >= most || self.lent >= self.limits.inflight_total {
+            return self.line_up_behind(index, slot, now);
+        }
+        line.push(&mut self.flights, slot);
+        let is_full = line.held >= most || line.frame_bytes >= self.limits.line_bytes();
+        if let Err(busy) = self.produce(index, slot, now) {
+            self.lines[index as usize].unsent = slot.0;
+            if !self.refused_at_once(index, slot, busy, now) {
+                self.keep_sending(index);
+            }
+        }
+        if is_full {
+            self.judge_fill(index);
+        }
+    }
+
+    /// To the end of its line, which waits for something; or where its line is diverted to.
+    #[inline(never)]
+    fn line_up_behind(&mut self, index: u32, slot: SlotId, now: Nanos) {
+        let line = &mut self.lines[index as usize];
         let overtakes = is_planted(Canary::DrainOvertaken) && line.breaker.is_closed();
         if line.is_diverted && !overtakes {
             self.divert_one(index, slot);
             self.judge_fill(index);
-            return Take::Taken;
+            return;
         }
         line.push(&mut self.flights, slot);
         let is_next = line.unsent == NONE && line.mode == Mode::Flowing;
@@ -201,17 +220,17 @@ impl<S: Sink> Core<S> {
         let is_full = line.held >= self.limits.inflight_partition || line.frame_bytes >= self.limits.line_bytes();
         let is_probe = line.held == 1 && !line.breaker.is_closed();
         // Where something waits already, the line is on the list of those that send at the end of the turn.
-        let is_sent = is_next && self.may_send(index, now.mono) && self.hand_over(index, now.mono);
+        let is_sent = is_next && self.may_send(index, now) && self.hand_over(index, now);
         if !is_sent {
             self.keep_sending(index);
         }
         if is_full || is_probe {
             self.judge_fill(index);
         }
-        Take::Taken
     }
 
     /// A repeat of a trigger that is not settled yet settles when, and as, that one does.
+    #[inline(never)]
     fn hang_on(&mut self, ring: usize, incoming: &Incoming<'_>, original: SlotId) -> Take {
         if self.flights[original.0 as usize].is_settled {
             self.page.deduplicated.add(1);
@@ -254,11 +273,23 @@ impl<S: Sink> Core<S> {
     }
 
     /// Hands over the first of the line that is not lent. False: it was not taken, and the line has to wait.
-    #[inline]
+    #[inline(never)]
     fn hand_over(&mut self, index: u32, now: Nanos) -> bool {
         let slot = SlotId(self.lines[index as usize].unsent);
+        match self.produce(index, slot, now) {
+            Ok(()) => {
+                self.lines[index as usize].unsent = self.flights[slot.0 as usize].next;
+                true
+            }
+            Err(busy) => self.refused_at_once(index, slot, busy, now),
+        }
+    }
+
+    /// Hands a frame to the sink.
+    #[inline(always)]
+    fn produce(&mut self, index: u32, slot: SlotId, now: Nanos) -> Result<(), Busy> {
         let partition = self.partition(index);
-        let flight = &mut self.flights[slot.0 as usize];
+        let (flight, line) = (&mut self.flights[slot.0 as usize], &mut self.lines[index as usize]);
         let frame = self.slab.lend(slot);
         // Kafka stamps a record with the time it is handed over; one that waited says when it was accepted.
         let is_fresh = flight.attempts == 0 && now.since(flight.accepted) < FRESH;
@@ -266,20 +297,18 @@ impl<S: Sink> Core<S> {
         let outgoing = Outgoing { partition, frame, key: (flight.key_at, flight.key_len), record_time };
         if let Err(busy) = self.sink.produce(outgoing) {
             self.slab.take_back(slot);
-            return self.refused_at_once(index, slot, busy, now);
+            return Err(busy);
         }
         flight.phase = Phase::Lent;
         flight.sent = now;
         flight.attempts = flight.attempts.saturating_add(1);
-        let line = &mut self.lines[index as usize];
-        line.unsent = flight.next;
         // What is sent again after a refusal is no new beginning: the grace counts from the last acknowledgement.
         if line.lent == 0 && line.mode == Mode::Flowing {
             line.breaker.first_sent(now);
         }
         line.lent += 1;
         self.lent += 1;
-        true
+        Ok(())
     }
 
     /// The sink did not take a frame. True: the frame has failed, and the next one may go.
@@ -499,7 +528,7 @@ impl<S: Sink> Core<S> {
         self.sink.collect(REPORTS, &mut |report| reports.push(report));
         let count = reports.len();
         for report in reports.drain(..) {
-            self.settle_report(report, now);
+            self.settle_report(&report, now);
         }
         self.reports = reports;
         self.look_at_what_came_back();
