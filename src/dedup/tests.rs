@@ -442,12 +442,14 @@ fn check(steps: &[Step], capacity: usize, tokens: u32, spare_bytes: usize, hashe
                 // What is parked has settled by that; what is pending or has settled stays as it is.
                 if old.is_none_or(|key| key.token.is_none() && key.is_parked) {
                     known.retain(|key| key.n != n);
-                    let (after, mut early) = (window.keys(), window.evicted_early() - early);
-                    // Where all others are pending, it is the one that has to go.
+                    let (mut after, mut early) = (window.keys(), window.evicted_early() - early);
+                    // Where all others are pending, it is the one that has to go, once all settled ones have.
                     if after.iter().any(|key| key.0 == owned(n).stored()) {
                         known.push(Known { n, first_seen: now, token: None, is_parked: false });
                     } else {
                         early -= 1;
+                        prop_assert!(after.iter().all(|key| key.1 == State::Pending), "it went before a settled one");
+                        after.push((owned(n).stored(), State::Settled, now));
                     }
                     let others: Vec<_> = before.into_iter().filter(|key| key.0 != owned(n).stored()).collect();
                     forget_what_left(&mut known, &others, &after, now, &limits, early)?;
@@ -526,9 +528,11 @@ fn forget_what_left(
     prop_assert!(left.iter().all(|key| key.1 != State::Pending), "a pending key was evicted");
     prop_assert_eq!(early.len() as u64, evicted_early);
     if let Some(last) = early.last() {
-        // It had to go: with it the limits would be exceeded. And all settled keys before it went first.
-        let with_it = after.len() + 1 > limits.capacity
-            || words(after) + arena::record_words(last.0.len()) > limits.key_bytes / 8;
+        // It had to go: with it, and what left behind it (an older key that was carried there), the limits would be
+        // exceeded. And all settled keys before it went first.
+        let still: Vec<_> = left.iter().skip_while(|key| key.0 != last.0).map(|key| (*key).clone()).collect();
+        let with_it =
+            after.len() + still.len() > limits.capacity || words(after) + words(&still) > limits.key_bytes / 8;
         prop_assert!(with_it, "a key was evicted though it would have fitted");
         let at = before.iter().position(|key| key.0 == last.0).expect("it was there");
         prop_assert!(
