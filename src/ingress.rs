@@ -162,7 +162,7 @@ impl<C: Clock> Ingress<C> {
     /// [`Refused`]: the trigger is still the caller's and nothing was recorded.
     pub fn submit(&mut self, trigger: &Trigger<'_>) -> Result<Accepted, Refused> {
         let began = self.clock.mono();
-        let answer = self.stage(trigger, began).map(|(accepted, shard)| {
+        let answer = self.look_around(began).and_then(|()| self.stage(trigger, began)).map(|(accepted, shard)| {
             let lane = self.lane_mut();
             lane.writers[shard].publish();
             lane.wakers[shard].wake();
@@ -225,8 +225,12 @@ impl<C: Clock> Ingress<C> {
     /// answers.
     fn take_step(&mut self, triggers: &[Trigger<'_>]) -> Step {
         let began = self.clock.mono();
+        let refused = self.look_around(began).err();
+        let mut step = Step { first: self.accepted() + 1, taken: 0, slow: 0, refused };
+        if refused.is_some() {
+            return step;
+        }
         let batch = Publish(self);
-        let mut step = Step { first: batch.0.accepted() + 1, taken: 0, slow: 0, refused: None };
         for trigger in triggers.iter().take(BATCH_STEP) {
             match batch.0.stage(trigger, began) {
                 Ok((accepted, _)) => {
@@ -374,13 +378,18 @@ impl<C: Clock> Ingress<C> {
         self.lane().seq - self.base
     }
 
-    /// Checks everything and puts the record into the ring's stage. Returns the shard whose writer is to publish.
-    fn stage(&mut self, trigger: &Trigger<'_>, now: Nanos) -> Result<(Accepted, usize), Refused> {
+    /// Whether the router takes anything, and what time it is by the clock on the wall: once for all triggers of a step.
+    fn look_around(&mut self, now: Nanos) -> Result<(), Refused> {
         self.check_gate()?;
         if now.since(self.wall_read) > WALL_AGE_MAX {
             let both = self.clock.now();
             (self.wall, self.wall_read) = (both.wall.as_ms(), both.mono);
         }
+        Ok(())
+    }
+
+    /// Checks a trigger and puts its record into the ring's stage. Returns the shard whose writer is to publish.
+    fn stage(&mut self, trigger: &Trigger<'_>, now: Nanos) -> Result<(Accepted, usize), Refused> {
         if let Err(reason) = self.check_rules(trigger) {
             self.lane_mut().page.rejected.add(1);
             return Err(Refused::Rejected(reason));

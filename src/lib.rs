@@ -6,6 +6,8 @@
 pub mod canary;
 pub mod clock;
 #[doc(hidden)]
+pub mod prefetch;
+#[doc(hidden)]
 pub mod sync;
 pub mod units;
 // -- data

@@ -8,6 +8,7 @@
 //! pop and a push on a list: about 4 ns. A frame takes the next of eleven sizes; pages of 16 KiB are dealt to a size
 //! when it needs one and come back when the last frame of a page is gone.
 
+use crate::prefetch::prefetch_at;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -343,16 +344,13 @@ impl Slab {
         self.lent -= 1;
     }
 
-    /// The reader is done with the frame, and so is the shard: [`Slab::take_back`] and [`Slab::free`] in one. Returns how
-    /// long the frame was.
-    ///
-    /// # Panics
-    /// If it was not lent: a sink reported a frame twice.
+    /// The reader is done with the frame, and so is the shard: [`Slab::take_back`] and [`Slab::free`] in one, with their
+    /// panics. Returns how long the frame was.
     #[inline]
     pub(crate) fn retire(&mut self, id: SlotId) -> usize {
         let slot = &mut self.slots[id.0 as usize];
-        let Slot { unit, len, class, holder } = *slot;
-        assert!(holder == Holder::Client, "{id:?} was reported but is not lent");
+        assert!(slot.holder == Holder::Client, "{id:?} was reported but is not lent");
+        let Slot { unit, len, class, .. } = *slot;
         *slot = Slot { unit: self.free_slot, len: 0, class: 0, holder: Holder::Nobody };
         self.free_slot = id.0;
         self.free_slots += 1;
@@ -363,10 +361,8 @@ impl Slab {
         len as usize
     }
 
-    /// Lends a frame to nobody and takes it back: what the slab's part of a round trip costs, for measuring it alone.
-    ///
-    /// # Panics
-    /// As [`Slab::lend`].
+    /// Lends a frame to nobody and takes it back: what the slab's part of a round trip costs, for measuring it alone. Panics
+    /// as [`Slab::lend`].
     pub fn lend_to_nobody(&mut self, id: SlotId) {
         self.lend(id);
         self.take_back(id);
@@ -399,6 +395,16 @@ impl Slab {
         self.slots[id.0 as usize] = Slot { unit: self.free_slot, len: 0, class: 0, holder: Holder::Nobody };
         self.free_slot = id.0;
         self.free_slots += 1;
+    }
+
+    /// Asks the memory for the frame's front, where its key is, and does not wait for it.
+    #[inline]
+    pub fn foresee(&self, id: SlotId) {
+        let unit = self.slots[id.0 as usize].unit;
+        if unit != NONE {
+            prefetch_at(self.address(unit).as_ptr());
+            prefetch_at(self.address(unit).as_ptr().wrapping_add(UNIT_BYTES));
+        }
     }
 
     /// How long the slot's frame is.

@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("clock", "units"),
     // Planted defects: nothing in a product.
     ("canary", ""),
+    ("prefetch", ""),
     // What threads meet by; loom's under a model check.
     ("sync", ""),
     // data
@@ -25,8 +26,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("config", "trigger units spill"),
     // mechanisms: they never see one another, nor `metrics`
     ("ring", "trigger units sync"),
-    ("dedup", "canary trigger units"),
-    ("slab", "units"),
+    ("dedup", "canary prefetch trigger units"),
+    ("slab", "prefetch units"),
     ("metrics", "units"),
     ("topology", ""),
     ("state", "units config hlc"),
@@ -43,7 +44,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("divert", "units slab spill letter metrics wire sync"),
     (
         "shard",
-        "canary clock units trigger hlc wire partition ring dedup slab metrics sink breaker spill divert letter sync",
+        "canary clock prefetch units trigger hlc wire partition ring dedup slab metrics sink breaker spill divert letter sync",
     ),
     ("ingress", "clock units trigger hlc wire partition ring metrics topology shard letter divert sync"),
     (
@@ -75,7 +76,7 @@ const MAY_USE: &[(&str, &str)] = &[
 
 /// Where `unsafe` may be written.
 const UNSAFE: &[(&str, &str)] = &[
-    ("src/dedup/table.rs", "to ask the memory for a line without waiting for it"),
+    ("src/prefetch.rs", "one instruction that has no other name"),
     ("src/slab.rs", "frames that others read while the slab is in use"),
     ("src/sink/mod.rs", "a sink promises when it is done reading: the trait is unsafe to implement"),
     ("src/sink/null.rs", "so its implementations say why they keep that promise"),

@@ -8,6 +8,7 @@
 //! takes (last in, first out), so the memory in use is that of the live keys, and the head writes to lines that the
 //! tail has just read.
 
+use crate::prefetch::prefetch;
 use crate::trigger::{KEY_BYTES_MAX, Key};
 use crate::units::Nanos;
 
@@ -246,6 +247,12 @@ impl Arena {
         let key_len = key_len_of(self.words[place + 2]);
         let stored = &self.words[place + HEADER_WORDS..place + record_words(key_len)];
         key.is_stored_as(&bytemuck::cast_slice(stored)[..key_len])
+    }
+
+    /// Asks the memory for a record's header.
+    #[inline]
+    pub(super) fn foresee(&self, place: Place) {
+        prefetch(&self.words[place as usize + 2]);
     }
 
     #[inline]

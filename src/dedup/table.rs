@@ -2,8 +2,8 @@
 //!
 //! A key's home is a line that the upper half of its hash chooses; the lower half is kept beside the place, and compared
 //! seven at a time. A line has three keys or so, so that a probe waits for memory once and branches almost never:
-//! one key in a hundred finds its home full and goes to the next line with room. Each line counts the keys
-//! that went past it, which is how long a probe goes on, and an erase counts them down again.
+//! three keys in a hundred find their home full and go to the next line with room. Each line counts the keys
+//! that went past it, which is how long a probe goes on, once around at the most; an erase counts them down again.
 //!
 //! So there are no tombstones, nothing ever moves, and no hash makes it allocate after [`Table::new`]. (A table with
 //! tombstones gathers them in a window that loses its oldest key for each new one, until one insert has to put the whole of
@@ -22,6 +22,7 @@
 //! Linear probing touches as little memory, but its loops end where the processor does not foresee it.
 
 use super::arena::Place;
+use crate::prefetch::prefetch;
 use bytemuck::{Pod, Zeroable};
 
 /// What is compared at once.
@@ -114,7 +115,8 @@ impl Vacant<'_> {
 
 impl Table {
     pub(super) fn new(capacity: usize) -> Table {
-        // Zeroed memory comes from the system untouched: an empty table is address space, not memory.
+        // With mimalloc, zeroed memory comes from the system untouched: an empty table is address space, not memory. The
+        // system's allocator writes the zeros itself where it has to align them.
         Table { lines: bytemuck::allocation::zeroed_slice_box(lines_for(capacity)), len: 0 }
     }
 
@@ -126,7 +128,8 @@ impl Table {
     /// Looks for the record that has this hash and that `is` the one.
     #[inline]
     pub(super) fn probe(&mut self, hash: u64, mut is: impl FnMut(Place) -> bool) -> Probe<'_> {
-        let mut at = self.home(hash);
+        let home = self.home(hash);
+        let mut at = home;
         loop {
             let line = &self.lines[at];
             let mut alike = equal(&line.hashes, hash as u32);
@@ -142,6 +145,9 @@ impl Table {
                 return Probe::Vacant(Vacant { table: self, hash });
             }
             at = self.after(at);
+            if at == home {
+                return Probe::Vacant(Vacant { table: self, hash });
+            }
         }
     }
 
@@ -190,15 +196,7 @@ impl Table {
     /// Asks the memory for what a probe, an insert or an erase of this hash will touch, and does not wait for it.
     #[inline]
     pub(super) fn foresee(&self, hash: u64) {
-        let line = &raw const self.lines[self.home(hash)];
-        #[cfg(target_arch = "x86_64")]
-        // WHY: only this instruction asks without waiting.
-        // SAFETY: it reads nothing and writes nothing, whatever the address; this one is a line of ours.
-        unsafe {
-            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
+        prefetch(&self.lines[self.home(hash)]);
     }
 
     #[inline]
@@ -211,16 +209,17 @@ impl Table {
     }
 
     fn find(&self, hash: u64, place: Place) -> Option<(usize, usize)> {
-        let mut at = self.home(hash);
+        let home = self.home(hash);
+        let mut at = home;
         loop {
             let line = &self.lines[at];
             if let Some(bucket) = first(&line.places, place + 1) {
                 return Some((at, bucket));
             }
-            if !line.is_passed() {
+            at = self.after(at);
+            if !line.is_passed() || at == home {
                 return None;
             }
-            at = self.after(at);
         }
     }
 
@@ -283,14 +282,37 @@ mod tests {
 
     #[test]
     fn small_tables_never_grow() {
-        for capacity in [1, 2, 3, 6, 7, 13, 14, 27, 28, 640] {
+        for capacity in [0, 1, 2, 3, 5, 6, 8, 9, 640] {
             churn(capacity, 100_000);
         }
     }
 
+    /// Each line has once been full while a key of it came, and that key is still there: all of them are passed.
+    #[test]
+    fn a_probe_ends_where_every_line_was_passed() {
+        let mut table = Table::new(11);
+        let lines = table.lines.len() as u64;
+        let hash = |line: u64, nth: u64| ((line << 32).div_ceil(lines) << 32) | nth;
+        let put = |table: &mut Table, hash: u64| match table.probe(hash, |place| u64::from(place) == hash % 1_000) {
+            Probe::Vacant(vacant) => vacant.insert((hash % 1_000) as Place),
+            Probe::Found(_) => unreachable!("each comes once"),
+        };
+        for line in 0..lines {
+            let fillers = BUCKETS as u64 - u64::from(line > 0);
+            (0..fillers).for_each(|nth| put(&mut table, hash(line, nth)));
+            put(&mut table, hash(line, 100));
+            (0..fillers).for_each(|nth| table.remove(hash(line, nth), (hash(line, nth) % 1_000) as Place));
+        }
+        assert_eq!(table.len() as u64, lines);
+        assert!(table.lines.iter().all(Line::is_passed), "each line has a key behind it");
+        assert!((0..lines).all(|line| matches!(table.probe(hash(line, 7), |_| true), Probe::Vacant(_))));
+        assert!((0..lines).all(|line| !table.contains(hash(line, 7), 7)));
+        assert!((0..lines).all(|line| table.contains(hash(line, 100), (hash(line, 100) % 1_000) as Place)));
+    }
+
     #[test]
     fn memory_is_known_without_a_table() {
-        for capacity in [1, 2, 3, 6, 7, 13, 100, 640, 100_000] {
+        for capacity in [0, 1, 2, 3, 5, 6, 100, 640, 100_000] {
             assert_eq!(Table::new(capacity).memory_bytes(), Table::memory_of(capacity), "capacity {capacity}");
         }
     }

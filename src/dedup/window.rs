@@ -131,6 +131,14 @@ impl Window {
         self.table.foresee(hash);
     }
 
+    /// Asks the memory for what a commit of this token will need, and does not wait for it. Changes nothing.
+    #[inline]
+    pub fn foresee_commit(&self, token: u32) {
+        if let Some(place) = self.pending[token as usize].checked_sub(1) {
+            self.arena.foresee(place);
+        }
+    }
+
     /// The key under `token` has settled: repeats are duplicates from now on, until its time is over. Frees the token.
     ///
     /// # Panics

@@ -226,7 +226,8 @@ impl Line {
         shown_acked: -1,
     };
 
-    /// Whether it takes what comes in and sends it on: nothing of it came back, is diverted, or is shed.
+    /// Whether nothing has happened to it: its breaker is closed, nothing came back, is diverted, or is shed. (It may still
+    /// have to wait: for a full window, a pause, or for what the topic holds.)
     #[inline]
     pub(super) fn is_at_peace(&self) -> bool {
         self.mode == Mode::Flowing && self.breaker.is_closed() && !self.is_diverted && !self.blocked.is_any()

@@ -22,6 +22,8 @@ impl<S: Sink> Core<S> {
     pub(super) fn settle_report(&mut self, report: &Report, now: Nanos) {
         let Outcome::Acked { offset } = report.outcome else { return self.settle_failed(report, now) };
         let slot = report.slot;
+        // Before anything is counted: a sink that reports a frame twice must not settle another one.
+        assert!(self.slab.is_lent(slot), "{slot:?} was reported but is not lent");
         let flight = &mut self.flights[slot.0 as usize];
         debug_assert_eq!(flight.phase, Phase::Lent);
         let (index, took) = (flight.line, now.since(flight.sent));
@@ -296,7 +298,7 @@ impl<S: Sink> Core<S> {
         }
     }
 
-    /// Takes it out of its line.
+    /// Out of its line, of the line's sums, and of the way of what gets shadows next.
     pub(super) fn take_out(&mut self, slot: SlotId) {
         let Flight { line, is_suspect, next, .. } = self.flights[slot.0 as usize];
         let diversion = &mut self.diversions[line as usize];

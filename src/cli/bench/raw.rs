@@ -1,16 +1,19 @@
-//! The client library alone, at its best: frames made once beforehand, handed over without a copy with their partition,
-//! reports taken as events, all by one thread. No engine, no dedup, no ring: the floor that the router is held against.
+//! The client library alone: frames made once beforehand, handed over without a copy with their partition, reports taken as
+//! events, all by one thread. No engine, no dedup, no ring, and nothing that holds a frame back: the floor that the router
+//! is held against. Which partition comes next is the load's choice while it has a frame that is not at the client, and
+//! any other's otherwise, as long as there is room for one more in all.
 
 use super::driver::Driver;
 use super::load::{DEVICES, Load};
 use super::{CliError, Ground};
 use crate::shard::settled::Outstanding;
-use crate::sink::kafka::{self, HandleSettings, KafkaSink};
-use crate::sink::{Busy, Outcome, Outgoing, Report, Sink};
+use crate::sink::kafka::{self, HandleSettings, KafkaSink, handle::Handle, handle::News};
+use crate::sink::{Busy, Outcome, Outgoing, Report};
 use crate::slab::{Slab, SlabLimits, SlotId};
 use crate::topology::affinity;
 use crate::units::PartitionId;
 use crate::wire;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Reports taken at once.
@@ -21,7 +24,9 @@ const WARM_UP_LIMIT: Duration = Duration::from_secs(30);
 
 /// librdkafka behind its handle.
 pub(super) struct Raw {
-    sink: KafkaSink,
+    handle: Handle,
+    /// What it says besides reports.
+    news: VecDeque<News>,
     slab: Slab,
     /// The frames of each partition that are not at the client. The one that came back last goes out next: it is still in
     /// the caches.
@@ -83,13 +88,14 @@ impl Raw {
         }
         let partitions = (0..DEVICES).map(|n| load.partition(n, ground.partitions)).collect();
         let outstanding = Outstanding::new((4 * count).next_power_of_two());
-        Ok(Raw { sink, slab, idle, partitions, frames, taken: 0, in_flight: 0, in_flight_max, outstanding })
+        let (handle, news) = (sink.into_handle(), VecDeque::new());
+        Ok(Raw { handle, news, slab, idle, partitions, frames, taken: 0, in_flight: 0, in_flight_max, outstanding })
     }
 
     fn poll(&mut self) -> Result<(), CliError> {
-        let Raw { sink, slab, idle, frames, outstanding, in_flight, .. } = self;
+        let Raw { handle, news, slab, idle, frames, outstanding, in_flight, .. } = self;
         let mut failed = None;
-        sink.collect(REPORTS, &mut |report: Report| {
+        let mut each = |report: Report| {
             let prepared = &frames[report.slot.0 as usize];
             slab.take_back(report.slot);
             idle[prepared.partition.0 as usize].push(report.slot);
@@ -98,7 +104,13 @@ impl Raw {
             if let Outcome::Failed { fault, .. } = report.outcome {
                 failed = Some(fault);
             }
-        });
+        };
+        handle.poll(REPORTS, &mut each, &mut |_, _| {}, news);
+        for said in news.drain(..) {
+            if let News::Error { text, .. } = said {
+                tell!("  raw: the client says: {text}");
+            }
+        }
         match failed {
             Some(fault) => Err(CliError::Unavailable(format!("a record failed: {fault:?}"))),
             None => Ok(()),
@@ -115,16 +127,20 @@ impl Driver for Raw {
         if self.taken.is_multiple_of(POLL_EVERY) {
             self.poll()?;
         }
-        let partition = self.partitions[(self.taken % DEVICES) as usize];
-        let idle = &mut self.idle[partition.0 as usize];
-        let Some(&slot) = idle.last().filter(|_| self.in_flight < self.in_flight_max) else {
+        let wanted = self.partitions[(self.taken % DEVICES) as usize].0 as usize;
+        let has_room = self.in_flight < self.in_flight_max;
+        let others = (0..self.idle.len()).filter(|partition| *partition != wanted);
+        let place = std::iter::once(wanted).chain(others).find(|partition| !self.idle[*partition].is_empty());
+        let Some(place) = place.filter(|_| has_room) else {
             self.poll()?;
             return Ok(false);
         };
+        let idle = &mut self.idle[place];
+        let (partition, slot) = (PartitionId(place as u32), *idle.last().expect("it was just looked at"));
         let prepared = &mut self.frames[slot.0 as usize];
         let frame = self.slab.lend(slot);
         let outgoing = Outgoing { partition, frame, key: prepared.key, record_time: None };
-        match self.sink.produce(outgoing) {
+        match self.handle.produce(&outgoing) {
             Ok(()) => {
                 idle.pop();
                 self.taken += 1;

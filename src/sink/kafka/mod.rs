@@ -194,6 +194,12 @@ impl KafkaSink {
         self.outstanding
     }
 
+    /// The handle alone, without what this sink does before and beside it: what the router is measured against.
+    #[must_use]
+    pub fn into_handle(self) -> Handle {
+        self.handle
+    }
+
     /// The handle, for a test that breaks it.
     pub fn handle(&self) -> &Handle {
         &self.handle
