@@ -1,5 +1,5 @@
-//! The window allocates nothing after it is made: counted by an allocator, over many times the window's capacity, while
-//! its table puts itself in order again and again.
+//! The window allocates nothing after it is made: counted by an allocator, over many times the window's capacity, at sizes
+//! around the edges of its table's lines.
 
 use fencepost::dedup::{Seen, Window, WindowLimits};
 use fencepost::trigger::{Key, State};
@@ -83,7 +83,7 @@ fn a_full_window_never_allocates() {
 
 #[test]
 fn small_windows_do_not_allocate_either() {
-    for capacity in [1, 2, 6, 13, 27, 640, 641] {
+    for capacity in [1, 2, 3, 5, 6, 8, 9, 641] {
         churn(capacity);
     }
 }

@@ -8,6 +8,8 @@ mod dedup;
 mod input;
 #[path = "../examples/field/keys.rs"]
 mod keys;
+#[path = "../examples/field/raw.rs"]
+mod raw;
 #[path = "../examples/field/state.rs"]
 mod state;
 #[path = "../examples/field/topic.rs"]
@@ -90,4 +92,37 @@ fn the_same_seed_gives_the_same_rows() {
     assert_eq!(made(3), made(3));
     assert_ne!(made(3), made(4));
     assert_eq!(made(3).iter().filter(|&&byte| byte == b'\n').count(), 500);
+}
+
+#[test]
+fn a_recording_is_played_again_with_other_devices_and_one_row_in_ten_is_a_repeat() {
+    let recorded = (0..7).map(|n| {
+        format!(
+            "{{\"device_id\":\"v-{n}\",\"fence_id\":\"f\\\"{n}\",\"state\":\"enter\",\"event_time_ms\":{}}}\n",
+            1_600_000_000_000_i64 + n
+        )
+    });
+    let mut out = Vec::new();
+    input::write_again(&recorded.collect::<String>(), 1_000, &mut out).expect("a Vec takes all");
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.lines().count(), 1_000);
+    assert_eq!(text.lines().collect::<HashSet<_>>().len(), 900);
+    for line in text.lines() {
+        let mut line = line.as_bytes().to_vec();
+        fencepost::source::ndjson::parse(&mut line).expect("each row is a trigger");
+    }
+    assert!(input::write_again("", 1, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn the_client_alone_sends_every_row_once() {
+    let mock = MockCluster::new(1).expect("a mock cluster can be made");
+    mock.create_topic("raw", 4, 1).expect("the mock makes topics");
+    let mut rows = Vec::new();
+    input::write(5_000, 1, &mut rows).expect("a Vec takes all");
+    let bootstrap = mock.bootstrap_servers();
+    assert_eq!(raw::send(&bootstrap, "raw", 4, &rows).expect("the mock takes all"), 5_000);
+    let found = topic::check(&bootstrap, "raw", &rows).expect("the topic can be read");
+    assert_eq!((found.records, found.missing, found.foreign), (5_000, 0, 0), "{found:?}");
+    assert_eq!((found.misordered, found.scattered), (0, 0), "{found:?}");
 }

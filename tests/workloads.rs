@@ -90,3 +90,20 @@ fn each_body_gives_the_right_answer_however_often_it_runs() {
         body.check();
     }
 }
+
+/// What is counted and what is written down are the same bodies, in the same order and of the same length; only the counts
+/// themselves need valgrind.
+#[test]
+fn the_baseline_has_a_count_of_each_counted_body() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/baseline.tsv")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let written: Vec<(&str, u64)> = lines
+        .map(|line| {
+            let mut columns = line.split('\t');
+            (columns.next().unwrap(), columns.next().unwrap().parse().unwrap())
+        })
+        .collect();
+    let counted = support::BODIES.iter().filter(|entry| entry.is_counted);
+    let counted: Vec<_> = counted.map(|entry| (entry.name, entry.operations(support::Size::Full))).collect();
+    assert_eq!(written, counted, "script/bench --bless writes benches/baseline.tsv anew");
+}

@@ -56,6 +56,43 @@ pub fn write(count: u64, seed: u64, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
+/// Recorded rows over and over, as `fencepost route` reads them: each time round with other devices, an hour later, and one row
+/// in ten is an exact repeat of one of the hundred before it.
+///
+/// # Errors
+/// What the recording or writing says.
+pub fn write_again(recorded: &str, count: u64, out: &mut impl Write) -> std::result::Result<(), super::Failed> {
+    const AGO: usize = 100;
+    const ROUND_MS: i64 = 3_600_000;
+    let recorded: Vec<serde_json::Value> =
+        recorded.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
+    if recorded.is_empty() {
+        return Err("the recording has no rows".into());
+    }
+    let (mut fresh, mut last) = (0, std::collections::VecDeque::with_capacity(AGO));
+    for nth in 0..count {
+        if nth % 10 == 9 {
+            let line: &String = &last[(nth as usize * 7_919) % last.len()];
+            out.write_all(line.as_bytes())?;
+            continue;
+        }
+        let (row, round) = (&recorded[fresh % recorded.len()], fresh / recorded.len());
+        fresh += 1;
+        let text = |name: &str| row[name].as_str().ok_or_else(|| format!("a row without {name}: {row}"));
+        let time = row["event_time_ms"].as_i64().ok_or("a row without its time")? + round as i64 * ROUND_MS;
+        let device = serde_json::Value::from(format!("{}-{round}", text("device_id")?));
+        let (fence, state) = (&row["fence_id"], text("state")?);
+        let line =
+            format!("{{\"device_id\":{device},\"fence_id\":{fence},\"state\":\"{state}\",\"event_time_ms\":{time}}}\n");
+        out.write_all(line.as_bytes())?;
+        if last.len() == AGO {
+            last.pop_front();
+        }
+        last.push_back(line);
+    }
+    Ok(())
+}
+
 /// The middle of some figures, and the least and the most.
 pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);

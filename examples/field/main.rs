@@ -7,6 +7,7 @@
 mod dedup;
 mod input;
 mod keys;
+mod raw;
 mod state;
 mod topic;
 
@@ -15,7 +16,9 @@ use std::error::Error;
 use std::io::Write;
 
 const USAGE: &str = "\
-field input   --rows 200000 --seed 1                  rows of a fleet as NDJSON, to standard output
+field input   --rows 200000 --seed 1                  rows of a fleet as NDJSON, to standard output; with --again FILE,
+                                                      those of a recording over and over, 10 % of them exact repeats
+field raw     --bootstrap B --topic T --input FILE    the client alone with these rows, frames made beforehand
 field topic   --bootstrap B --topic T                 makes a topic (--partitions 12)
 field check   --bootstrap B --topic T --input FILE    a topic against the rows it was made from, as JSON
 field keys    --bootstrap B --triggers 500000 --rate 50000 --rounds 3
@@ -59,12 +62,21 @@ fn main() -> Result<(), Failed> {
     match command.as_str() {
         "input" => {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-            input::write(words.number("rows", 200_000)?, words.number("seed", 1)?, &mut out)?;
+            let count = words.number("rows", 200_000)?;
+            match words.text("again") {
+                Ok(recording) => input::write_again(&std::fs::read_to_string(recording)?, count, &mut out)?,
+                Err(_) => input::write(count, words.number("seed", 1)?, &mut out)?,
+            }
             out.flush()?;
         }
         "topic" => {
             let partitions = words.number("partitions", 12)? as u32;
             topic::create(words.text("bootstrap")?, words.text("topic")?, partitions)?;
+        }
+        "raw" => {
+            let (rows, partitions) = (std::fs::read(words.text("input")?)?, words.number("partitions", 12)? as u32);
+            let sent = raw::send(words.text("bootstrap")?, words.text("topic")?, partitions, &rows)?;
+            println!("{sent} records are acknowledged");
         }
         "check" => {
             let rows = std::fs::read(words.text("input")?)?;

@@ -10,7 +10,7 @@ use super::Failed;
 use super::input::{Row, grouped, rows, spread_text};
 use fencepost::partition::partition_of;
 use hdrhistogram::Histogram;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -50,12 +50,13 @@ pub fn shared_out(triggers: &[Row]) -> Vec<Vec<&Row>> {
     each
 }
 
-/// Runs all consumers at once; each says how long its triggers took and what its states count.
+/// Runs all consumers at once. Afterwards, when the clock has stopped, each says what its states count.
 fn together<'a, T>(
     triggers: &'a [Row],
     handled: usize,
     make: impl Fn() -> Result<T, Failed> + Sync,
-    consume: impl Fn(T, &[&'a Row], &mut Histogram<u64>) -> Result<u64, Failed> + Sync,
+    consume: impl Fn(&mut T, &[&'a Row], &mut Histogram<u64>) -> Result<(), Failed> + Sync,
+    count: impl Fn(T, &[&'a Row]) -> Result<u64, Failed> + Sync,
 ) -> Result<Found, Failed> {
     let shares = shared_out(triggers);
     let barrier = Barrier::new(shares.len() + 1);
@@ -64,18 +65,24 @@ fn together<'a, T>(
             .iter()
             .map(|share| {
                 scope.spawn(|| {
-                    let place = make();
+                    let mut place = make();
                     barrier.wait();
                     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are good");
-                    let counted = consume(place?, share, &mut histogram)?;
-                    Ok::<_, Failed>((histogram, counted))
+                    let consumed = place.as_mut().map(|place| consume(place, share, &mut histogram));
+                    barrier.wait();
+                    if let Ok(consumed) = consumed {
+                        consumed?;
+                    }
+                    Ok::<_, Failed>((histogram, count(place?, share)?))
                 })
             })
             .collect();
         barrier.wait();
         let began = Instant::now();
+        barrier.wait();
+        let took = began.elapsed();
         let ends: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("a consumer panicked")).collect();
-        (ends, began.elapsed())
+        (ends, took)
     });
     let mut all = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
     let mut counted = 0;
@@ -101,7 +108,7 @@ pub fn local(triggers: &[Row], passes: usize) -> Result<Found, Failed> {
         triggers,
         triggers.len() * passes,
         || Ok(HashMap::<&str, Known>::new()),
-        |mut known, share, histogram| {
+        |known, share, histogram| {
             for _ in 0..passes {
                 for row in share {
                     let began = Instant::now();
@@ -120,8 +127,9 @@ pub fn local(triggers: &[Row], passes: usize) -> Result<Found, Failed> {
                     note(histogram, began.elapsed(), 1);
                 }
             }
-            Ok(known.values().map(|known| known.count).sum())
+            Ok(())
         },
+        |known, _| Ok(known.values().map(|known| known.count).sum()),
     )
 }
 
@@ -199,8 +207,7 @@ pub fn redis(address: &str, triggers: &[Row], pipeline: usize) -> Result<Found, 
         triggers,
         triggers.len(),
         || Redis::connect(address),
-        |mut redis, share, histogram| {
-            let mut devices = std::collections::HashSet::new();
+        |redis, share, histogram| {
             for batch in share.chunks(pipeline) {
                 let began = Instant::now();
                 for row in batch {
@@ -224,9 +231,12 @@ pub fn redis(address: &str, triggers: &[Row], pipeline: usize) -> Result<Found, 
                     redis.answer()?;
                 }
                 note(histogram, began.elapsed(), batch.len() as u64);
-                devices.extend(batch.iter().map(|row| row.device_id.as_str()));
             }
+            Ok(())
+        },
+        |mut redis, share| {
             let mut counted = 0;
+            let devices: HashSet<&str> = share.iter().map(|row| row.device_id.as_str()).collect();
             for device in devices {
                 redis.say(&[b"GET", device.as_bytes()]);
                 redis.send()?;

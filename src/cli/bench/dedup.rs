@@ -31,7 +31,7 @@ const FILL_CHUNK: usize = 1 << 16;
 #[derive(Args)]
 pub(super) struct DedupScale {
     /// How many keys the windows have, one window after the other, with commas between.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [100_000_usize, 400_000, 1_000_000, 4_000_000, 16_000_000])]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "100000,400000,1000000,4000000,16000000")]
     keys: Vec<usize>,
     #[command(flatten)]
     seconds: Seconds,

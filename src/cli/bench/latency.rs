@@ -9,8 +9,8 @@ use super::load::Load;
 use super::outcome::{Chart, Outcome, Table, Unit};
 use super::pace::{Pace, Paced};
 use super::raw::Raw;
-use super::{CliError, Ground, Seconds, Spread};
-use crate::cli::table::{grouped, span};
+use super::{CliError, Ground, Seconds, Spread, process};
+use crate::cli::table::{bytes, grouped, span};
 use crate::units::Nanos;
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -18,6 +18,12 @@ use std::time::Instant;
 
 /// Seconds left out at the start of each turn: caches, branch predictors and the brokers' own buffers are cold.
 const LEAD_IN: u64 = 1;
+/// Seconds after which a turn's memory is looked at for the first time: buffers are there by then, and the dedup window
+/// takes its keys only later, as the plan says.
+const SETTLED_IN: u64 = 10;
+/// Memory counts as flat when less than this share is added from then on, or less than [`GROWTH_BYTES`].
+const GROWTH_MAX: f64 = 0.05;
+const GROWTH_BYTES: u64 = 16 << 20;
 /// The turns of a pair.
 const NAMES: [&str; 2] = ["fencepost", "raw"];
 
@@ -48,6 +54,8 @@ struct Turn {
     consumed: Option<(Histogram<u64>, u64)>,
     shed: u64,
     adds_up: bool,
+    /// Resident after the lead-in and at the end, of the router's turns.
+    memory: Option<[u64; 2]>,
 }
 
 impl E2e {
@@ -79,7 +87,9 @@ impl E2e {
     fn router_turn(&self, ground: &Ground, load: &Load, context: &Context) -> Result<Turn, CliError> {
         let mut router = Fencepost::start(ground, load)?;
         let tail = self.tail(ground, load, Watching::Latency)?;
-        let paced = self.paced(&mut router, tail.as_ref(), context)?;
+        let mut settled_in = None;
+        let paced = self.paced(&mut router, tail.as_ref(), context, &mut settled_in)?;
+        let at_end = process::memory()?;
         let consumed = match tail {
             Some(tail) => Some(tail.finish()?),
             None => None,
@@ -89,6 +99,7 @@ impl E2e {
             adds_up: counts.add_up() && counts.delivered == paced.records,
             consumed: consumed.map(|seen| (seen.latency, seen.records)),
             shed: counts.shed,
+            memory: settled_in.map(|settled_in| [settled_in, at_end]),
             paced,
         })
     }
@@ -97,25 +108,36 @@ impl E2e {
     fn raw_turn(&self, ground: &Ground, load: &Load, context: &Context) -> Result<Turn, CliError> {
         let mut raw = Raw::start(ground, load)?;
         let tail = self.tail(ground, load, Watching::Nothing)?;
-        let paced = self.paced(&mut raw, None, context)?;
+        let paced = self.paced(&mut raw, None, context, &mut None)?;
         if let Some(tail) = tail {
             tail.finish()?;
         }
-        Ok(Turn { paced, consumed: None, shed: 0, adds_up: true })
+        Ok(Turn { paced, consumed: None, shed: 0, adds_up: true, memory: None })
     }
 
     fn tail(&self, ground: &Ground, load: &Load, watching: Watching) -> Result<Option<Tail>, CliError> {
         if self.without_consumer { Ok(None) } else { Tail::start(ground, load, watching).map(Some) }
     }
 
-    fn paced<D: Driver>(&self, driver: &mut D, tail: Option<&Tail>, context: &Context) -> Result<Paced, CliError> {
+    /// `settled_in`: the memory that is resident once the first tenth of the turn is over, at least [`SETTLED_IN`] of it.
+    fn paced<D: Driver>(
+        &self,
+        driver: &mut D,
+        tail: Option<&Tail>,
+        context: &Context,
+        settled_in: &mut Option<u64>,
+    ) -> Result<Paced, CliError> {
         let pace = Pace::new(self.rate, driver.taken(), self.rate * LEAD_IN);
         if let Some(tail) = tail {
             tail.set_pace(pace);
         }
         let count = self.rate * (self.seconds.seconds + LEAD_IN);
         let (mut told, name) = (Instant::now(), driver.name());
+        let settles_at = (self.seconds.seconds / 10).max(SETTLED_IN);
         pace.drive(driver, count, context, &mut |driver, now| {
+            if settled_in.is_none() && now.as_secs() >= settles_at {
+                *settled_in = Some(process::memory()?);
+            }
             if told.elapsed().as_secs() >= 2 {
                 told = Instant::now();
                 tell!("      {name:<9}  {:>4} s  {:>12} offered", now.as_secs(), driver.taken());
@@ -169,7 +191,8 @@ impl E2e {
                 to_consumer.map(|spread| spread.median).into(),
             ]);
         }
-        let p99 = medians.rows[2].clone();
+        let (p50, p99) = (medians.rows[0][1].clone(), medians.rows[2].clone());
+        outcome.figure("ack_p50_ns", "P50 to acknowledged", p50, Unit::Nanos);
         for (name, label, cell, unit) in [
             ("ack_p99_ns", "P99 to acknowledged", 1, Unit::Nanos),
             ("raw_ack_p99_ns", "P99 of raw", 2, Unit::Nanos),
@@ -198,6 +221,18 @@ impl E2e {
                 "not every trigger was delivered"
             },
         );
+        if let Some([early, end]) =
+            router.iter().filter_map(|turn| turn.memory).max_by_key(|[early, end]| end - early.min(end))
+        {
+            outcome.figure("memory_early_bytes", "resident after a tenth of the turn", early, Unit::Bytes);
+            outcome.figure("memory_end_bytes", "resident at its end", end, Unit::Bytes);
+            let is_flat = end <= early + GROWTH_BYTES.max((early as f64 * GROWTH_MAX) as u64);
+            outcome.check(
+                "memory_is_flat",
+                is_flat,
+                format!("resident memory went from {} to {}", bytes(early), bytes(end)),
+            );
+        }
         outcome.check("shed", shed == 0, format!("{shed} submits were refused for pressure"));
         if !self.without_consumer {
             let arrived: u64 = consumed().map(|consumed| consumed.1).sum();
