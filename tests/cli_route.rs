@@ -499,6 +499,25 @@ fn disk(state: &Path) -> String {
     )
 }
 
+/// Brokers that are slow and take everything are no reason to write a file to the disk and to read it back: it is read at their
+/// pace. (Without that, windows of 1,024 are full after a moment, and what does not fit is diverted.)
+#[test]
+fn a_file_that_could_be_read_faster_than_brokers_take_it_does_not_go_over_the_disk() {
+    let place = Place::new("own-pace");
+    place.answer_after(30);
+    let sent = rows("veh", 20_000);
+    let path = place.path("rows.ndjson");
+    fs::write(&path, lines(&sent)).unwrap();
+    let state = place.path("state");
+    // A slow machine is no stalled partition here.
+    let patient = disk(&state).replace("grace = \"100ms\"", "grace = \"60s\"");
+    let output = place.route(&format!("source = \"file\"\npath = {path:?}"), &patient).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let counted = counters(&output);
+    assert_eq!((&counted["spilled"], &counted["delivered"]), (&0.into(), &20_000.into()), "{counted}");
+    assert_clean(&place.verdict(&[&sent]), sent.len());
+}
+
 /// How many of the rows are on their way when the broker falls silent: of all devices, so that every partition stalls.
 const ON_THEIR_WAY: usize = 100;
 

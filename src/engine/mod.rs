@@ -140,6 +140,12 @@ impl<C: Clock> Router<C> {
         Counts::of(&self.common)
     }
 
+    /// Triggers that were accepted and that nothing durable has taken, as far as its threads have said so.
+    #[must_use]
+    pub fn unsettled(&self) -> u64 {
+        self.counts().unsettled()
+    }
+
     /// How long each stage took, up to now.
     #[must_use]
     pub fn stages(&self) -> Stages {

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Between two offers of a trigger that was shed. A full ring holds far more than is drained meanwhile.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
+/// Between two looks at what is unsettled: a few batches of a partition are acknowledged meanwhile.
+const SETTLE_PAUSE: Duration = Duration::from_micros(200);
+
 /// What all connections of a source count. `Relaxed` throughout: numbers to look at; at the end they are read after the
 /// threads that wrote them were joined.
 #[derive(Default)]
@@ -88,6 +91,8 @@ pub(super) struct Pump<'a> {
     has_letters: bool,
     /// What is shed goes there.
     diverts_shed: bool,
+    /// So many may be unsettled in the router before more is offered.
+    most_unsettled: u64,
     /// A letter's words, put together here.
     detail: String,
 }
@@ -102,8 +107,28 @@ impl<'a> Pump<'a> {
             tally: setup.tally,
             has_letters,
             diverts_shed: has_letters && setup.config.route.on_shed == RouteOnShed::DeadLetter,
+            most_unsettled: u64::MAX,
             detail: String::with_capacity(2 * DETAIL_BYTES),
         }
+    }
+
+    /// For a source that can wait: it is read no further while so much is unsettled that a window in flight might be full.
+    /// What does not fit a window is diverted, so a file that is read faster than brokers take it would go over the disk.
+    pub(super) fn patient(mut self, window: u64) -> Pump<'a> {
+        self.most_unsettled = window / 4 * 3;
+        self
+    }
+
+    /// Waits until little enough is unsettled; what is stuck somewhere is diverted, and thereby settled, in time.
+    fn let_it_settle(&mut self, host: &mut dyn Host) -> Went {
+        while self.router.unsettled() >= self.most_unsettled && self.router.is_healthy() {
+            std::thread::sleep(SETTLE_PAUSE);
+            self.look_after(host);
+            if host.is_over() {
+                return Went::Over;
+            }
+        }
+        Went::On
     }
 
     /// Offers everything whole that the feed holds.
@@ -126,6 +151,12 @@ impl<'a> Pump<'a> {
             }
             self.trail.seen(after);
             self.look_after(host);
+            if self.most_unsettled < u64::MAX {
+                match self.let_it_settle(host) {
+                    Went::On => {}
+                    went => return went,
+                }
+            }
         }
     }
 

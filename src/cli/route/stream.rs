@@ -87,7 +87,7 @@ pub(super) fn route(opened: Opened, setup: &Setup<'_>) -> Result<Outcome, CliErr
         .ingress()
         .ok_or_else(|| CliError::Usage("queue.ingresses leaves no ingress for the source; raise it".into()))?;
     let trail = Trail::new(start, setup.config.settle.window);
-    let mut pump = Pump::new(setup, ingress, trail);
+    let mut pump = Pump::new(setup, ingress, trail).patient(setup.config.inflight.partition as u64);
     let mut feed = Feed::new(format_of(setup.config), route.line_bytes_max, BLOCK_BYTES).starting_at(start, known);
     if resume.is_some() {
         feed = feed.leaving_unfinished();
