@@ -146,6 +146,13 @@ impl<C: Clock> Router<C> {
         self.counts().unsettled()
     }
 
+    /// How many triggers of one partition are in flight or waiting, of the partition that has the most of them and is not
+    /// diverted; a few milliseconds old.
+    #[must_use]
+    pub fn fullest_window(&self) -> u64 {
+        self.common.shard_pages.iter().map(|page| page.fullest_window.get()).max().unwrap_or(0)
+    }
+
     /// How long each stage took, up to now.
     #[must_use]
     pub fn stages(&self) -> Stages {

@@ -39,6 +39,8 @@ pub struct ShardPage {
     pub in_flight: Counter,
     /// Of those: not handed to the client library yet.
     pub waiting: Counter,
+    /// Of the partition that has the most of them and is not diverted; up to some milliseconds old.
+    pub fullest_window: Counter,
     /// Acknowledged, but after `publish.timeout`.
     pub late: Counter,
     /// Batches a broker refused.

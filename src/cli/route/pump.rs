@@ -11,7 +11,8 @@ use crate::config::RouteOnShed;
 use crate::engine::Router;
 use crate::ingress::{Accepted, ClosedWhy, Ingress, Refused};
 use crate::letter::notes::DETAIL_BYTES;
-use crate::source::{Batch, Fault, Faulty, Feed, Trail};
+
+use crate::source::{BATCH, Batch, Fault, Faulty, Feed, Trail};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Between two looks at what is unsettled: a few batches of a partition are acknowledged meanwhile.
 const SETTLE_PAUSE: Duration = Duration::from_micros(200);
+/// After so many of them without room, it is the answers that take long.
+const LONG_PAUSES: u32 = 100;
 
 /// What all connections of a source count. `Relaxed` throughout: numbers to look at; at the end they are read after the
 /// threads that wrote them were joined.
@@ -91,7 +94,9 @@ pub(super) struct Pump<'a> {
     has_letters: bool,
     /// What is shed goes there.
     diverts_shed: bool,
-    /// So many may be unsettled in the router before more is offered.
+    /// The window in flight of a partition, for a source that heeds it; 0: it does not.
+    window: u64,
+    /// So many may be unsettled in the router before such a source is read on.
     most_unsettled: u64,
     /// A letter's words, put together here.
     detail: String,
@@ -107,25 +112,35 @@ impl<'a> Pump<'a> {
             tally: setup.tally,
             has_letters,
             diverts_shed: has_letters && setup.config.route.on_shed == RouteOnShed::DeadLetter,
-            most_unsettled: u64::MAX,
+            window: 0,
+            most_unsettled: 0,
             detail: String::with_capacity(2 * DETAIL_BYTES),
         }
     }
 
-    /// For a source that can wait: it is read no further while so much is unsettled that a window in flight might be full.
-    /// What does not fit a window is diverted, so a file that is read faster than brokers take it would go over the disk.
+    /// For a source that can wait: it is read no further while three quarters of a window in flight are unsettled, so that no
+    /// window fills. What does not fit one is diverted, so a file that is read faster than brokers take it would go over the
+    /// disk, nearly all of it. Where answers take long, more is let in, as long as the fullest window is a quarter full.
     pub(super) fn patient(mut self, window: u64) -> Pump<'a> {
-        self.most_unsettled = window / 4 * 3;
+        (self.window, self.most_unsettled) = (window, window / 4 * 3);
         self
     }
 
     /// Waits until little enough is unsettled; what is stuck somewhere is diverted, and thereby settled, in time.
     fn let_it_settle(&mut self, host: &mut dyn Host) -> Went {
+        let mut pauses = 0;
         while self.router.unsettled() >= self.most_unsettled && self.router.is_healthy() {
             std::thread::sleep(SETTLE_PAUSE);
             self.look_after(host);
             if host.is_over() {
                 return Went::Over;
+            }
+            pauses += 1;
+            let fullest = self.router.fullest_window();
+            if fullest > self.window / 2 {
+                self.most_unsettled = self.window / 4 * 3;
+            } else if pauses > LONG_PAUSES && fullest < self.window / 4 && self.most_unsettled < 8 * self.window {
+                self.most_unsettled += BATCH as u64;
             }
         }
         Went::On
@@ -151,7 +166,7 @@ impl<'a> Pump<'a> {
             }
             self.trail.seen(after);
             self.look_after(host);
-            if self.most_unsettled < u64::MAX {
+            if self.window > 0 {
                 match self.let_it_settle(host) {
                     Went::On => {}
                     went => return went,
