@@ -49,6 +49,8 @@ def main():
                     '[topic]\nname = "field-linger"\ncreate = true\n'
                     f'[kafka]\nbootstrap = "{options.bootstrap}"\n'
                     f'[kafka.properties]\n"linger.ms" = {linger}\n"batch.size" = {batch}\n'
+                    # An acknowledgement is late only well above the linger.
+                    f'[publish]\ntimeout = "{linger + 100}ms"\n'
                 )
                 rate = bench(config, "ceiling", "--seconds", options.seconds)
                 e2e = bench(config, "e2e", "--seconds", options.seconds, "--rate", options.rate)

@@ -18,8 +18,6 @@ const ON_THEIR_WAY: u32 = 5;
 /// Of answers that take longer than so many lingers it is not guessed when the next one comes: a linger more is little to
 /// them, and a wrong guess costs a core until they come.
 const SLOW: u64 = 4;
-/// What a record takes in a batch besides key and value, about.
-const RECORD_OVERHEAD: u64 = 24;
 
 /// What the client is thought to do with the frames it was handed.
 pub(super) struct Pace {
@@ -97,6 +95,10 @@ impl Pace {
     /// Whether a frame may be handed over now.
     pub fn may_take(&mut self, partition: PartitionId) -> bool {
         let Some(queue) = self.partitions.get_mut(partition.0 as usize) else { return true };
+        if self.linger == Nanos(0) {
+            // The client sends whatever it has: held back until the answer, that would be a handful of frames a request.
+            return true;
+        }
         queue.advance(self.now);
         if queue.sent < ON_THEIR_WAY {
             return true;
@@ -106,7 +108,8 @@ impl Pace {
         !is_slow && is_due && queue.collecting_bytes < self.batch_bytes
     }
 
-    /// A frame was handed over.
+    /// A frame was handed over, so many bytes of key and value: what the client holds against `batch.size`. Thought to be more, a
+    /// batch that it does not call full would linger while nothing is added to it.
     pub fn took(&mut self, partition: PartitionId, bytes: usize) {
         let index = partition.0 as usize;
         if index >= self.partitions.len() {
@@ -118,7 +121,7 @@ impl Pace {
             queue.ready_at = self.now + self.linger;
         }
         queue.collecting += 1;
-        queue.collecting_bytes += bytes as u64 + RECORD_OVERHEAD;
+        queue.collecting_bytes += bytes as u64;
         if queue.collecting_bytes >= self.batch_bytes {
             queue.ready_at = queue.ready_at.min(self.now);
         }
@@ -206,13 +209,21 @@ mod tests {
         let mut pace = pace();
         hand_over(&mut pace, ms(100), 10);
         let taken = hand_over(&mut pace, ms(106), 1_000);
-        assert_eq!(taken, 16_384 / 124 + 1);
+        assert_eq!(taken, 16_384 / 100 + 1);
         assert_eq!(hand_over(&mut pace, ms(60_000), 1), 0);
         answer(&mut pace, ms(60_001), 10);
         // What was collected is on its way now, and an answer is thought to take a minute.
         assert_eq!(hand_over(&mut pace, ms(60_002), 1), 0);
         answer(&mut pace, ms(60_004), taken);
         assert_eq!(hand_over(&mut pace, ms(60_004), 1), 1);
+    }
+
+    #[test]
+    fn without_a_linger_nothing_waits() {
+        let mut pace = Pace::new(&[("linger.ms".to_owned(), "0".to_owned())]);
+        for round in 0..20 {
+            assert_eq!(hand_over(&mut pace, ms(100 + round), 1_000), 1_000);
+        }
     }
 
     #[test]
