@@ -142,13 +142,14 @@ impl Table {
                 alike &= alike - 1;
             }
             if !line.is_passed() {
-                return Probe::Vacant(Vacant { table: self, hash });
+                break;
             }
             at = self.after(at);
             if at == home {
-                return Probe::Vacant(Vacant { table: self, hash });
+                break;
             }
         }
+        Probe::Vacant(Vacant { table: self, hash })
     }
 
     #[inline]

@@ -28,9 +28,6 @@ pub const REPORTS_BYTES: usize = (REPORTS + BATCH) * size_of::<crate::sink::Repo
 const FAR_IN_FLIGHT: u32 = 4_096;
 /// So far ahead of its report it is asked for.
 const REPORTS_AHEAD: usize = 4;
-/// So many lines are walked in each turn to see how full they are, more of them with the breakers: what comes in between two
-/// looks is spread over them.
-const FEW_LINES: usize = 64;
 /// How often breakers are looked at; each look walks the lines of the shard.
 const BREAKER_TICK: Nanos = Nanos::from_millis(5);
 /// One turn in so many reads the clock a second time, to measure the dedup stage.
@@ -430,13 +427,7 @@ impl<S: Sink> Core<S> {
                 self.judge_fill(index);
             }
         }
-        if self.lines.len() > FEW_LINES {
-            self.note_fullest();
-        }
-    }
-
-    /// How full the fullest window is, for a source that goes by it.
-    fn note_fullest(&mut self) {
+        // How full the fullest window is, for a source that goes by it.
         let held = self.lines.iter().map(|line| if line.is_diverted { 0 } else { line.held });
         self.page.fullest_window.set(held.max().unwrap_or(0).into());
     }
@@ -571,9 +562,6 @@ impl<S: Sink> Core<S> {
     /// News for the ingresses and for whoever reads the page.
     fn show(&mut self) {
         self.judge_room();
-        if self.lines.len() <= FEW_LINES {
-            self.note_fullest();
-        }
         for account in &mut self.accounts {
             let frontier = account.outstanding.frontier();
             if frontier != account.shown {

@@ -54,7 +54,7 @@ struct Turn {
     consumed: Option<(Histogram<u64>, u64)>,
     shed: u64,
     adds_up: bool,
-    /// Resident after the lead-in and at the end, of the router's turns.
+    /// Resident once it has settled in and at the end, of the router's turns that are long enough.
     memory: Option<[u64; 2]>,
 }
 
@@ -222,7 +222,7 @@ impl E2e {
             },
         );
         if let Some([early, end]) =
-            router.iter().filter_map(|turn| turn.memory).max_by_key(|[early, end]| end - early.min(end))
+            router.iter().filter_map(|turn| turn.memory).max_by_key(|[early, end]| end.saturating_sub(*early))
         {
             outcome.figure("memory_early_bytes", "resident after a tenth of the turn", early, Unit::Bytes);
             outcome.figure("memory_end_bytes", "resident at its end", end, Unit::Bytes);

@@ -12,7 +12,7 @@ use crate::engine::Router;
 use crate::ingress::{Accepted, ClosedWhy, Ingress, Refused};
 use crate::letter::notes::DETAIL_BYTES;
 
-use crate::source::{BATCH, Batch, Fault, Faulty, Feed, Trail};
+use crate::source::{Batch, Fault, Faulty, Feed, Trail};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -140,7 +140,8 @@ impl<'a> Pump<'a> {
             if fullest > self.window / 2 {
                 self.most_unsettled = self.window / 4 * 3;
             } else if pauses > LONG_PAUSES && fullest < self.window / 4 && self.most_unsettled < 8 * self.window {
-                self.most_unsettled += BATCH as u64;
+                // How full a window is was seen some milliseconds ago: in small steps, none fills meanwhile.
+                self.most_unsettled += self.window / 64;
             }
         }
         Went::On
