@@ -10,7 +10,7 @@ use crate::units::PartitionId;
 use rdkafka_sys as sys;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Records that are taken at once.
 const BATCH: usize = 4_096;
@@ -58,6 +58,11 @@ pub(super) enum Taken<'a> {
     End { partition: PartitionId, offset: i64 },
     /// librdkafka says that something is wrong; it goes on trying where that can help.
     Fault { partition: PartitionId, code: i32 },
+}
+
+/// A time limit as librdkafka takes it, where 0 is none and -1 for ever.
+fn millis(limit: Duration) -> c_int {
+    limit.as_millis().clamp(1, 60_000) as c_int
 }
 
 /// The code of a failure, and the partition if it is of one alone.
@@ -129,6 +134,47 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: the event came from `rd_kafka_queue_poll`, is owned by us and destroyed once.
         unsafe { sys::rd_kafka_event_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// What a broker says of the topic.
+struct Metadata(NonNull<sys::rd_kafka_metadata>);
+
+impl Metadata {
+    fn topics(&self) -> impl Iterator<Item = *const sys::rd_kafka_metadata_topic> {
+        // SAFETY: the answer is ours until it is dropped, and has as many topics as it says.
+        let (first, count) = unsafe { (self.0.as_ref().topics, self.0.as_ref().topic_cnt) };
+        (0..count as usize).map(move |index| first.wrapping_add(index).cast_const())
+    }
+
+    /// The code that stands against the topic as a whole, or 0.
+    fn error(&self) -> i32 {
+        // SAFETY: as above; the code is an integer for C.
+        let code =
+            |topic: *const sys::rd_kafka_metadata_topic| unsafe { (&raw const (*topic).err).cast::<i32>().read() };
+        self.topics().map(code).find(|code| *code != 0).unwrap_or(0)
+    }
+
+    /// The partitions that have a leader, sorted.
+    fn led(&self) -> Vec<PartitionId> {
+        let mut led = Vec::new();
+        for topic in self.topics() {
+            // SAFETY: as above, and a topic has as many partitions as it says. Their codes are not read.
+            unsafe {
+                let partitions = (0..(*topic).partition_cnt as usize).map(|index| (*topic).partitions.add(index));
+                let numbers = partitions.filter(|partition| (**partition).leader >= 0).map(|partition| (*partition).id);
+                led.extend(numbers.map(|number| PartitionId(number as u32)));
+            }
+        }
+        led.sort_unstable();
+        led
+    }
+}
+
+impl Drop for Metadata {
+    fn drop(&mut self) {
+        // SAFETY: the answer is ours and destroyed once.
+        unsafe { sys::rd_kafka_metadata_destroy(self.0.as_ptr()) }
     }
 }
 
@@ -240,10 +286,10 @@ impl Reader {
                 Edge::Readable | Edge::High => sys::RD_KAFKA_OFFSET_END.into(),
             },
         );
-        let limit_ms = limit.as_millis().clamp(1, 60_000) as c_int;
         if edge == Edge::High {
-            return self.ends(&list, partitions, limit_ms);
+            return self.ends(&list, partitions, limit);
         }
+        let limit_ms = millis(limit);
         // Asked with the reader's own isolation. The two words for begin and end are the protocol's "times" for them.
         // SAFETY: client and list live.
         let code = unsafe { by_number::rd_kafka_offsets_for_times(self.client.as_ptr(), list.0.as_ptr(), limit_ms) };
@@ -255,7 +301,11 @@ impl Reader {
     }
 
     /// The ends whatever the isolation.
-    fn ends(&self, list: &OffsetList, partitions: &[PartitionId], limit_ms: c_int) -> Result<Vec<i64>, EdgeError> {
+    ///
+    /// WHY: librdkafka 2.12.1 looks for the leaders of this question on the caller's thread. If it lacks one it registers for
+    /// the metadata that will bring it and works on; what comes meanwhile is worked on by its own thread, which frees what
+    /// the caller's still uses: a null lock, or worse (`tests/leaders.rs`). With all leaders known it does not register.
+    fn ends(&self, list: &OffsetList, partitions: &[PartitionId], limit: Duration) -> Result<Vec<i64>, EdgeError> {
         struct Queue(NonNull<sys::rd_kafka_queue_t>);
         impl Drop for Queue {
             fn drop(&mut self) {
@@ -263,6 +313,9 @@ impl Reader {
                 unsafe { sys::rd_kafka_queue_destroy(self.0.as_ptr()) }
             }
         }
+        let began = Instant::now();
+        self.know_leaders(partitions, limit)?;
+        let limit_ms = millis(limit.saturating_sub(began.elapsed()));
         let mut why = [0 as c_char; 256];
         // SAFETY: the client lives.
         let queue = Queue(NonNull::new(unsafe { sys::rd_kafka_queue_new(self.client.as_ptr()) }).expect("a queue"));
@@ -302,22 +355,35 @@ impl Reader {
     /// What the cluster says against the topic as a whole: a question for its partitions only says then that there are
     /// none. `None`: nothing, or there was no answer.
     pub(super) fn topic_error(&mut self, limit: Duration) -> Option<i32> {
-        let limit_ms = limit.as_millis().clamp(1, 60_000) as c_int;
+        let metadata = self.metadata(limit).ok()?;
+        Some(metadata.error()).filter(|code| *code != 0)
+    }
+
+    /// Asks a broker for the topic's partitions and their leaders. When it returns, the client knows them too.
+    fn metadata(&self, limit: Duration) -> Result<Metadata, i32> {
         let mut metadata = ptr::null();
         // SAFETY: client and topic live; the place for the answer is ours.
         let answer = unsafe {
-            by_number::rd_kafka_metadata(self.client.as_ptr(), 0, self.topic.as_ptr(), &raw mut metadata, limit_ms)
+            let (client, topic, limit_ms) = (self.client.as_ptr(), self.topic.as_ptr(), millis(limit));
+            by_number::rd_kafka_metadata(client, 0, topic, &raw mut metadata, limit_ms)
         };
-        if answer != 0 || metadata.is_null() {
-            return None;
+        NonNull::new(metadata.cast_mut()).map(Metadata).ok_or(answer)
+    }
+
+    /// Waits until the client knows the leader of each of these partitions.
+    fn know_leaders(&self, partitions: &[PartitionId], limit: Duration) -> Result<(), EdgeError> {
+        let metadata = self.metadata(limit).map_err(|code| (None, code))?;
+        match metadata.error() {
+            0 => {}
+            code => return Err((None, code)),
         }
-        // SAFETY: the answer has as many topics as it says; the code is an integer for C. It is ours, destroyed once.
-        unsafe {
-            let topics = (0..(*metadata).topic_cnt as usize).map(|index| (*metadata).topics.add(index));
-            let codes = topics.map(|topic| (&raw const (*topic).err).cast::<i32>().read());
-            let code = codes.fold(0, |said, code| if code == 0 { said } else { code });
-            sys::rd_kafka_metadata_destroy(metadata);
-            Some(code).filter(|code| *code != 0)
+        let led = metadata.led();
+        match partitions.iter().find(|asked| led.binary_search(asked).is_err()) {
+            None => Ok(()),
+            Some(headless) => {
+                let code = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
+                Err((Some(*headless), code as i32))
+            }
         }
     }
 
