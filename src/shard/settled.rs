@@ -27,6 +27,7 @@ impl Outstanding {
     }
 
     /// A seq was popped; each is higher than the one before.
+    #[inline]
     pub fn open(&mut self, seq: u64) {
         debug_assert!(seq > self.last, "seq {seq} popped after {}", self.last);
         if self.count == 0 {
@@ -80,6 +81,7 @@ impl Outstanding {
     }
 
     /// Moves `low` up to the first outstanding seq. There is one.
+    #[inline(never)]
     fn walk(&mut self) {
         loop {
             let (word, _) = self.place(self.low);

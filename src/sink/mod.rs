@@ -116,9 +116,9 @@ pub unsafe trait Sink: Send {
     /// [`Busy`]: it was not taken; nothing will be reported.
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy>;
 
-    /// Hands the reports that are there to `each`, batch by batch until there were `most`; never waits, and never splits a
-    /// batch: the shard judges a refused one as a whole. Returns how many there were.
-    fn collect(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize;
+    /// Puts the reports that are there at the end of `reports`, batch by batch until there were `most`; never waits, and never
+    /// splits a batch: the shard judges a refused one as a whole. Returns how many there were.
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize;
 
     /// How the sink is; called once a turn.
     fn condition(&mut self) -> Condition {

@@ -57,15 +57,14 @@ unsafe impl Sink for NullSink {
         Ok(())
     }
 
-    fn collect(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize {
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
         let mask = self.in_flight.len() - 1;
         let ready = (self.head - self.tail).saturating_sub(self.window).min(most);
-        for _ in 0..ready {
-            let slot = self.in_flight[self.tail & mask];
-            let offset = self.tail as i64;
-            self.tail += 1;
-            each(Report { slot, outcome: Outcome::Acked { offset }, batch: 1, first: true });
-        }
+        reports.extend((self.tail..self.tail + ready).map(|at| {
+            let (slot, offset) = (self.in_flight[at & mask], at as i64);
+            Report { slot, outcome: Outcome::Acked { offset }, batch: 1, first: true }
+        }));
+        self.tail += ready;
         ready
     }
 }

@@ -29,8 +29,8 @@ unsafe impl Sink for Watched {
         Ok(())
     }
 
-    fn collect(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize {
-        self.kafka.collect(most, each)
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
+        self.kafka.collect(most, reports)
     }
 
     fn condition(&mut self) -> Condition {

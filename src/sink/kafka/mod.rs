@@ -330,8 +330,9 @@ unsafe impl Sink for KafkaSink {
         Ok(())
     }
 
-    fn collect(&mut self, most: usize, each: &mut dyn FnMut(Report)) -> usize {
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
         let pace = &mut self.pace;
+        let each = &mut |report| reports.push(report);
         let count =
             self.handle.poll(most, each, &mut |partition, count| pace.reported(partition, count), &mut self.news);
         self.outstanding -= count;
