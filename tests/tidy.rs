@@ -77,7 +77,7 @@ const MAY_USE: &[(&str, &str)] = &[
 /// Where `unsafe` may be written.
 const UNSAFE: &[(&str, &str)] = &[
     ("src/prefetch.rs", "one instruction that has no other name"),
-    ("src/slab.rs", "frames that others read while the slab is in use"),
+    ("src/slab/", "frames that others read while the slab is in use"),
     ("src/sink/mod.rs", "a sink promises when it is done reading: the trait is unsafe to implement"),
     ("src/sink/null.rs", "so its implementations say why they keep that promise"),
     ("src/sink/steered.rs", "and this one reads what it was lent"),

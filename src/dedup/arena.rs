@@ -8,7 +8,7 @@
 //! takes (last in, first out), so the memory in use is that of the live keys, and the head writes to lines that the
 //! tail has just read.
 
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_for_write_at};
 use crate::trigger::{KEY_BYTES_MAX, Key};
 use crate::units::Nanos;
 
@@ -247,6 +247,14 @@ impl Arena {
         let key_len = key_len_of(self.words[place + 2]);
         let stored = &self.words[place + HEADER_WORDS..place + record_words(key_len)];
         key.is_stored_as(&bytemuck::cast_slice(stored)[..key_len])
+    }
+
+    /// Asks the memory for the line behind the one that the next record begins in.
+    #[inline]
+    pub(super) fn foresee_head(&self) {
+        let head = self.words.as_ptr().wrapping_add(self.head + 8);
+        prefetch_for_write_at(head.cast());
+        prefetch_for_write_at(head.wrapping_add(8).cast());
     }
 
     /// Asks the memory for a record's header.

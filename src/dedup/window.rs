@@ -4,6 +4,7 @@ use super::arena::{Arena, Cut, Header, Place, State, record_words};
 use super::limits::WindowLimits;
 use super::table::{Probe, Table};
 use crate::canary::{Canary, is_planted};
+use crate::prefetch::prefetch;
 use crate::trigger::Key;
 use crate::units::Nanos;
 
@@ -129,6 +130,13 @@ impl Window {
     #[inline]
     pub fn foresee(&self, hash: u64) {
         self.table.foresee(hash);
+        self.arena.foresee_head();
+    }
+
+    /// Asks the memory for what [`Window::foresee_commit`] will need.
+    #[inline]
+    pub fn foresee_token(&self, token: u32) {
+        prefetch(&self.pending[token as usize]);
     }
 
     /// Asks the memory for what a commit of this token will need, and does not wait for it. Changes nothing.

@@ -42,6 +42,7 @@ mod tests;
 pub use counts::RingGauge;
 pub use record::{ATTRIBUTES_BYTES_MAX, ID_BYTES_MAX, Incoming, RECORD_LINES_MAX, lines_of};
 
+use crate::prefetch::prefetch_at;
 use crate::sync::rtrb::chunks::ReadChunk;
 use crate::sync::rtrb::{Consumer, Producer, RingBuffer};
 use crate::trigger::Priority;
@@ -53,6 +54,8 @@ use std::sync::Arc;
 
 /// Lines that a writer stages before it publishes by itself: 32 records of two lines, 4 KiB, at home in the L1.
 const STAGE_LINES: usize = 64;
+/// So many lines behind the next record are asked for while one is taken: two or three records.
+const LINES_AHEAD: usize = 4;
 const _: () = assert!(STAGE_LINES >= RECORD_LINES_MAX, "the longest record fits an empty stage");
 
 /// The least ratio: they are kept in millionths.
@@ -410,6 +413,8 @@ impl RingReader {
                     &self.straddling[..lines]
                 }
             };
+            // The writer's core had these lines last.
+            prefetch_at(part.as_ptr().wrapping_add(at_in_part + lines + LINES_AHEAD).cast());
             let next = part.get(at_in_part + lines).map(|line| Head::of(line).hash());
             if each(head.incoming(record), next) == Take::Leave {
                 break;

@@ -10,7 +10,7 @@ use crate::breaker::{Permit, State};
 use crate::canary::{Canary, is_planted};
 use crate::clock::Clock;
 use crate::dedup::Seen;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_for_write_at};
 use crate::ring::{Incoming, Take};
 use crate::sink::{Busy, Condition, Fault, Outgoing, Sink};
 use crate::slab::SlotId;
@@ -133,6 +133,9 @@ impl<S: Sink> Core<S> {
             self.page.stalled_turns.add(1);
             return Take::Leave;
         };
+        if let Some(next) = self.slab.next_slot() {
+            prefetch_for_write_at((&raw const self.flights[next.0 as usize]).cast());
+        }
         let key = Key {
             device_id: incoming.device_id,
             fence_id: incoming.fence_id,
@@ -549,6 +552,10 @@ impl<S: Sink> Core<S> {
             if is_far && let Some(ahead) = reports.get(at + REPORTS_AHEAD) {
                 prefetch(&self.flights[ahead.slot.0 as usize]);
                 self.dedup.foresee_commit(ahead.slot.0);
+                if let Some(farther) = reports.get(at + 2 * REPORTS_AHEAD) {
+                    self.dedup.foresee_token(farther.slot.0);
+                    self.slab.foresee_slot(farther.slot);
+                }
             }
             self.settle_report(report, now);
         }

@@ -8,8 +8,11 @@
 //! pop and a push on a list: about 4 ns. A frame takes the next of eleven sizes; pages of 16 KiB are dealt to a size
 //! when it needs one and come back when the last frame of a page is gone.
 
-use crate::prefetch::prefetch_at;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+mod arena;
+
+pub use arena::{Arena, Lent};
+
+use crate::prefetch::{prefetch_at, prefetch_for_write_at};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -61,87 +64,6 @@ impl Kept {
 impl SlabLimits {
     /// The fewest bytes of frames a slab works with: a page for each block size.
     pub const FRAME_BYTES_MIN: usize = PAGE_BYTES * BLOCK_BYTES.len();
-}
-
-/// The memory of the frames. Shared by the slab and by whoever was lent a frame, so that it outlives the last reader.
-pub struct Arena {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// WHY: the client library's threads read lent frames while the shard's thread writes others.
-// SAFETY: `Arena` itself only hands out its address; every access goes through `Slab`, which gives out one block to one
-// holder at a time, or through a `Lent`, whose block nobody writes to.
-unsafe impl Send for Arena {}
-// SAFETY: as above; a shared reference to an arena allows no access to its bytes.
-unsafe impl Sync for Arena {}
-
-impl Arena {
-    fn new(bytes: usize) -> Arena {
-        let layout = Arena::layout(bytes);
-        // SAFETY: the layout is not empty: a slab asks for at least one page.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Arena { start, bytes }
-    }
-
-    fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes, PAGE_BYTES).expect("an arena is smaller than the address space")
-    }
-
-    /// Whether a lent frame lies in it.
-    #[must_use]
-    pub fn holds(&self, lent: &Lent) -> bool {
-        let offset = lent.start.as_ptr().addr().wrapping_sub(self.start.as_ptr().addr());
-        offset < self.bytes && lent.len() <= self.bytes - offset
-    }
-
-    /// How many bytes it spans.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout, and dropped once.
-        unsafe { dealloc(self.start.as_ptr(), Arena::layout(self.bytes)) }
-    }
-}
-
-/// A frame that someone else reads until they say they are done (a report says so).
-#[derive(Clone, Copy, Debug)]
-pub struct Lent {
-    slot: SlotId,
-    start: NonNull<u8>,
-    len: u32,
-}
-
-impl Lent {
-    /// The slot it came from: what a report names.
-    #[must_use]
-    pub fn slot(&self) -> SlotId {
-        self.slot
-    }
-
-    /// Where the frame starts. The bytes stay valid and unchanged while the frame is lent.
-    #[must_use]
-    pub fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    /// How long the frame is, in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether the frame is empty; no lent frame is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,6 +246,7 @@ impl Slab {
     ///
     /// # Panics
     /// If the slot has no frame or is already lent.
+    #[inline]
     pub fn lend(&mut self, id: SlotId) -> Lent {
         let slot = &mut self.slots[id.0 as usize];
         assert!(slot.holder == Holder::Shard && slot.unit != NONE, "{id:?} has no frame of ours to lend");
@@ -405,6 +328,18 @@ impl Slab {
             prefetch_at(self.address(unit).as_ptr());
             prefetch_at(self.address(unit).as_ptr().wrapping_add(UNIT_BYTES));
         }
+    }
+
+    /// Asks the memory for what the slab knows of a slot.
+    #[inline]
+    pub fn foresee_slot(&self, id: SlotId) {
+        prefetch_at((&raw const self.slots[id.0 as usize]).cast());
+    }
+
+    /// The slot that the next [`Slab::take`] gives, if there is one.
+    #[inline]
+    pub fn next_slot(&self) -> Option<SlotId> {
+        (self.free_slot != NONE).then_some(SlotId(self.free_slot))
     }
 
     /// How long the slot's frame is.
@@ -499,6 +434,11 @@ impl Slab {
         } else {
             let unit = page.freed;
             page.freed = self.next_freed[(base + u32::from(unit)) as usize];
+            // The one behind it is on its way while this one is written.
+            let next = (base + u32::from(page.freed)) as usize * UNIT_BYTES;
+            let next = self.arena.start.as_ptr().wrapping_add(next);
+            prefetch_for_write_at(next);
+            prefetch_for_write_at(next.wrapping_add(UNIT_BYTES));
             unit
         };
         page.used += 1;
