@@ -33,7 +33,7 @@ pub fn prefetch_for_write_at(address: *const u8) {
     // full windows. With this the rate on Kafka is 0.87 of the client's alone, without 0.76 (docs/numbers.md).
     // SAFETY: it neither reads nor writes, whatever the address; processors that lack it do nothing.
     unsafe {
-        core::arch::asm!("prefetchw byte ptr [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+        core::arch::asm!("prefetchw byte ptr [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;

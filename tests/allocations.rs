@@ -99,9 +99,9 @@ unsafe impl Sink for CountingSink {
         self.0.produce(outgoing)
     }
 
-    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) {
         COUNT.set(SHARDS_COUNT.load(Ordering::Relaxed).then_some(&ON_THREADS));
-        self.0.collect(most, reports)
+        self.0.collect(most, reports);
     }
 }
 
@@ -122,14 +122,12 @@ unsafe impl Sink for StallingSink {
         self.others.produce(outgoing)
     }
 
-    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
-        let mut count = self.others.collect(most, reports);
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) {
+        self.others.collect(most, reports);
         if !self.is_stalled {
-            count += self.stalled.len();
             let acked = |slot| Report { slot, outcome: Outcome::Acked { offset: -1 }, batch: 1, first: true };
             reports.extend(self.stalled.drain(..).map(acked));
         }
-        count
     }
 }
 

@@ -249,7 +249,7 @@ impl Arena {
         key.is_stored_as(&bytemuck::cast_slice(stored)[..key_len])
     }
 
-    /// Asks the memory for the line behind the one that the next record begins in.
+    /// Asks the memory for the two lines behind the one that the next record begins in.
     #[inline]
     pub(super) fn foresee_head(&self) {
         let head = self.words.as_ptr().wrapping_add(self.head + 8);

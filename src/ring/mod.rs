@@ -42,7 +42,7 @@ mod tests;
 pub use counts::RingGauge;
 pub use record::{ATTRIBUTES_BYTES_MAX, ID_BYTES_MAX, Incoming, RECORD_LINES_MAX, lines_of};
 
-use crate::prefetch::prefetch_at;
+use crate::prefetch::prefetch;
 use crate::sync::rtrb::chunks::ReadChunk;
 use crate::sync::rtrb::{Consumer, Producer, RingBuffer};
 use crate::trigger::Priority;
@@ -413,8 +413,10 @@ impl RingReader {
                     &self.straddling[..lines]
                 }
             };
-            // The writer's core had these lines last.
-            prefetch_at(part.as_ptr().wrapping_add(at_in_part + lines + LINES_AHEAD).cast());
+            // The writer's core had it last. (One that is not published yet is left to the writer.)
+            if let Some(ahead) = part.get(at_in_part + lines + LINES_AHEAD) {
+                prefetch(ahead);
+            }
             let next = part.get(at_in_part + lines).map(|line| Head::of(line).hash());
             if each(head.incoming(record), next) == Take::Leave {
                 break;

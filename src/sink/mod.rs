@@ -117,8 +117,8 @@ pub unsafe trait Sink: Send {
     fn produce(&mut self, outgoing: Outgoing) -> Result<(), Busy>;
 
     /// Puts the reports that are there at the end of `reports`, batch by batch until there were `most`; never waits, and never
-    /// splits a batch: the shard judges a refused one as a whole. Returns how many there were.
-    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize;
+    /// splits a batch: the shard judges a refused one as a whole.
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>);
 
     /// How the sink is; called once a turn.
     fn condition(&mut self) -> Condition {

@@ -434,11 +434,13 @@ impl Slab {
         } else {
             let unit = page.freed;
             page.freed = self.next_freed[(base + u32::from(unit)) as usize];
-            // The one behind it is on its way while this one is written.
-            let next = (base + u32::from(page.freed)) as usize * UNIT_BYTES;
-            let next = self.arena.start.as_ptr().wrapping_add(next);
-            prefetch_for_write_at(next);
-            prefetch_for_write_at(next.wrapping_add(UNIT_BYTES));
+            if page.freed != NONE_16 {
+                // The one behind it is on its way while this one is written.
+                let next = (base + u32::from(page.freed)) as usize * UNIT_BYTES;
+                let next = self.arena.start.as_ptr().wrapping_add(next);
+                prefetch_for_write_at(next);
+                prefetch_for_write_at(next.wrapping_add(UNIT_BYTES));
+            }
             unit
         };
         page.used += 1;

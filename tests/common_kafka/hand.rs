@@ -29,8 +29,8 @@ unsafe impl Sink for Watched {
         Ok(())
     }
 
-    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
-        self.kafka.collect(most, reports)
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) {
+        self.kafka.collect(most, reports);
     }
 
     fn condition(&mut self) -> Condition {

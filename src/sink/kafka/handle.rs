@@ -282,7 +282,7 @@ impl Handle {
     pub fn poll(
         &mut self,
         most: usize,
-        each: &mut dyn FnMut(Report),
+        each: &mut impl FnMut(Report),
         batches: &mut dyn FnMut(PartitionId, usize),
         news: &mut VecDeque<News>,
     ) -> usize {
@@ -312,7 +312,7 @@ impl Handle {
     fn take_batch(
         &mut self,
         event: &Event,
-        each: &mut dyn FnMut(Report),
+        each: &mut impl FnMut(Report),
         batches: &mut dyn FnMut(PartitionId, usize),
     ) -> usize {
         let mut messages = std::mem::take(&mut self.messages);

@@ -330,7 +330,7 @@ unsafe impl Sink for KafkaSink {
         Ok(())
     }
 
-    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) -> usize {
+    fn collect(&mut self, most: usize, reports: &mut Vec<Report>) {
         let pace = &mut self.pace;
         let each = &mut |report| reports.push(report);
         let count =
@@ -340,7 +340,6 @@ unsafe impl Sink for KafkaSink {
             self.read_news();
         }
         self.heard |= count > 0;
-        count
     }
 
     fn condition(&mut self) -> Condition {

@@ -10,7 +10,7 @@ use crate::units::PartitionId;
 use rdkafka_sys as sys;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Records that are taken at once.
 const BATCH: usize = 4_096;
@@ -20,10 +20,17 @@ const BATCH: usize = 4_096;
 pub(super) enum Edge {
     /// The first offset there is.
     Low,
-    /// How far it can be read: it ends before an open transaction.
-    Readable,
-    /// The offset that the next record will get.
-    High,
+    /// How far it can be read.
+    End,
+}
+
+/// What a reader is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Isolation {
+    /// No transaction that is open or was given up: a partition ends before the first open one.
+    Committed,
+    /// Everything: a partition ends at the offset that the next record will get.
+    Uncommitted,
 }
 
 /// Functions whose result is a code, read as a number: a broker may answer with a code that the bindings do not name, and
@@ -137,47 +144,6 @@ impl Drop for Event {
     }
 }
 
-/// What a broker says of the topic.
-struct Metadata(NonNull<sys::rd_kafka_metadata>);
-
-impl Metadata {
-    fn topics(&self) -> impl Iterator<Item = *const sys::rd_kafka_metadata_topic> {
-        // SAFETY: the answer is ours until it is dropped, and has as many topics as it says.
-        let (first, count) = unsafe { (self.0.as_ref().topics, self.0.as_ref().topic_cnt) };
-        (0..count as usize).map(move |index| first.wrapping_add(index).cast_const())
-    }
-
-    /// The code that stands against the topic as a whole, or 0.
-    fn error(&self) -> i32 {
-        // SAFETY: as above; the code is an integer for C.
-        let code =
-            |topic: *const sys::rd_kafka_metadata_topic| unsafe { (&raw const (*topic).err).cast::<i32>().read() };
-        self.topics().map(code).find(|code| *code != 0).unwrap_or(0)
-    }
-
-    /// The partitions that have a leader, sorted.
-    fn led(&self) -> Vec<PartitionId> {
-        let mut led = Vec::new();
-        for topic in self.topics() {
-            // SAFETY: as above, and a topic has as many partitions as it says. Their codes are not read.
-            unsafe {
-                let partitions = (0..(*topic).partition_cnt as usize).map(|index| (*topic).partitions.add(index));
-                let numbers = partitions.filter(|partition| (**partition).leader >= 0).map(|partition| (*partition).id);
-                led.extend(numbers.map(|number| PartitionId(number as u32)));
-            }
-        }
-        led.sort_unstable();
-        led
-    }
-}
-
-impl Drop for Metadata {
-    fn drop(&mut self) {
-        // SAFETY: the answer is ours and destroyed once.
-        unsafe { sys::rd_kafka_metadata_destroy(self.0.as_ptr()) }
-    }
-}
-
 /// The consumer. What it is given lives until the next call.
 pub(super) struct Reader {
     client: NonNull<sys::rd_kafka_t>,
@@ -201,9 +167,22 @@ unsafe impl Send for Reader {}
 impl Reader {
     /// Makes one, on a thread that is allowed `cpus` only. `properties` are a client's connection.
     ///
+    /// WHY: whoever needs the ends under both isolations has two readers. librdkafka 2.12.1 has a question that says its
+    /// isolation (`rd_kafka_ListOffsets`), but looks for leaders it lacks on the thread that asks and on its own at once, and
+    /// the one uses what the other has freed: a start ended by a signal, once in thousands (`tests/leaders.rs`).
+    ///
     /// # Errors
     /// [`HandleError`], with librdkafka's own words.
-    pub(super) fn open(properties: &[(String, String)], topic: &str, cpus: &CpuSet) -> Result<Reader, HandleError> {
+    pub(super) fn open(
+        properties: &[(String, String)],
+        topic: &str,
+        isolation: Isolation,
+        cpus: &CpuSet,
+    ) -> Result<Reader, HandleError> {
+        let isolation = match isolation {
+            Isolation::Committed => "read_committed",
+            Isolation::Uncommitted => "read_uncommitted",
+        };
         let ours = [
             ("allow.auto.create.topics", "false"),
             ("log.connection.close", "false"),
@@ -213,7 +192,7 @@ impl Reader {
             ("auto.offset.reset", "earliest"),
             ("enable.partition.eof", "true"),
             ("check.crcs", "true"),
-            ("isolation.level", "read_committed"),
+            ("isolation.level", isolation),
             // The end of a partition is found by its offset, mostly; where it is not, no more than this is waited for.
             ("fetch.wait.max.ms", "20"),
             ("fetch.error.backoff.ms", "50"),
@@ -278,17 +257,11 @@ impl Reader {
         edge: Edge,
         limit: Duration,
     ) -> Result<Vec<i64>, EdgeError> {
-        let list = OffsetList::new(
-            &self.topic_name,
-            partitions,
-            match edge {
-                Edge::Low => sys::RD_KAFKA_OFFSET_BEGINNING.into(),
-                Edge::Readable | Edge::High => sys::RD_KAFKA_OFFSET_END.into(),
-            },
-        );
-        if edge == Edge::High {
-            return self.ends(&list, partitions, limit);
-        }
+        let which = match edge {
+            Edge::Low => sys::RD_KAFKA_OFFSET_BEGINNING,
+            Edge::End => sys::RD_KAFKA_OFFSET_END,
+        };
+        let list = OffsetList::new(&self.topic_name, partitions, which.into());
         let limit_ms = millis(limit);
         // Asked with the reader's own isolation. The two words for begin and end are the protocol's "times" for them.
         // SAFETY: client and list live.
@@ -300,90 +273,25 @@ impl Reader {
         if code == 0 { all_of(partitions, offsets) } else { Err((None, code)) }
     }
 
-    /// The ends whatever the isolation.
-    ///
-    /// WHY: librdkafka 2.12.1 looks for the leaders of this question on the caller's thread. If it lacks one it registers for
-    /// the metadata that will bring it and works on; what comes meanwhile is worked on by its own thread, which frees what
-    /// the caller's still uses: a null lock, or worse (`tests/leaders.rs`). With all leaders known it does not register.
-    fn ends(&self, list: &OffsetList, partitions: &[PartitionId], limit: Duration) -> Result<Vec<i64>, EdgeError> {
-        struct Queue(NonNull<sys::rd_kafka_queue_t>);
-        impl Drop for Queue {
-            fn drop(&mut self) {
-                // SAFETY: the queue is ours and destroyed once; an answer that comes later is dropped by librdkafka.
-                unsafe { sys::rd_kafka_queue_destroy(self.0.as_ptr()) }
-            }
-        }
-        let began = Instant::now();
-        self.know_leaders(partitions, limit)?;
-        let limit_ms = millis(limit.saturating_sub(began.elapsed()));
-        let mut why = [0 as c_char; 256];
-        // SAFETY: the client lives.
-        let queue = Queue(NonNull::new(unsafe { sys::rd_kafka_queue_new(self.client.as_ptr()) }).expect("a queue"));
-        // SAFETY: client, list and queue live during the call, which copies the list and the options; these are ours and
-        // destroyed once. Without a time-out set, which fails only for one out of its bounds, librdkafka has its own.
-        unsafe {
-            let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
-            let options = sys::rd_kafka_AdminOptions_new(self.client.as_ptr(), operation);
-            sys::rd_kafka_AdminOptions_set_request_timeout(options, limit_ms, why.as_mut_ptr(), why.len());
-            sys::rd_kafka_ListOffsets(self.client.as_ptr(), list.0.as_ptr(), options, queue.0.as_ptr());
-            sys::rd_kafka_AdminOptions_destroy(options);
-        }
-        // A little later than the request itself gives up, so that its own words arrive.
-        // SAFETY: the queue lives.
-        let event = unsafe { sys::rd_kafka_queue_poll(queue.0.as_ptr(), limit_ms + 500) };
-        let Some(event) = NonNull::new(event).map(Event) else {
-            return Err((None, sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__TIMED_OUT as i32));
-        };
-        // SAFETY: the event is ours.
-        let code = unsafe { by_number::rd_kafka_event_error(event.0.as_ptr()) };
-        // SAFETY: as above; null if it is another event.
-        let result = unsafe { sys::rd_kafka_event_ListOffsets_result(event.0.as_ptr()) };
-        if code != 0 || result.is_null() {
-            return Err((None, code));
-        }
-        let mut count = 0;
-        // SAFETY: the result lives as long as the event; the array has as many elements as it says, each with a partition.
-        let elements: Vec<*const sys::rd_kafka_topic_partition_t> = unsafe {
-            let infos = sys::rd_kafka_ListOffsets_result_infos(result, &raw mut count);
-            (0..count).map(|index| sys::rd_kafka_ListOffsetsResultInfo_topic_partition(*infos.add(index))).collect()
-        };
-        let mut offsets = vec![None; partitions.len()];
-        put_in_order(partitions, elements.into_iter(), &mut offsets)?;
-        all_of(partitions, offsets)
-    }
-
     /// What the cluster says against the topic as a whole: a question for its partitions only says then that there are
     /// none. `None`: nothing, or there was no answer.
     pub(super) fn topic_error(&mut self, limit: Duration) -> Option<i32> {
-        let metadata = self.metadata(limit).ok()?;
-        Some(metadata.error()).filter(|code| *code != 0)
-    }
-
-    /// Asks a broker for the topic's partitions and their leaders. When it returns, the client knows them too.
-    fn metadata(&self, limit: Duration) -> Result<Metadata, i32> {
         let mut metadata = ptr::null();
         // SAFETY: client and topic live; the place for the answer is ours.
         let answer = unsafe {
             let (client, topic, limit_ms) = (self.client.as_ptr(), self.topic.as_ptr(), millis(limit));
             by_number::rd_kafka_metadata(client, 0, topic, &raw mut metadata, limit_ms)
         };
-        NonNull::new(metadata.cast_mut()).map(Metadata).ok_or(answer)
-    }
-
-    /// Waits until the client knows the leader of each of these partitions.
-    fn know_leaders(&self, partitions: &[PartitionId], limit: Duration) -> Result<(), EdgeError> {
-        let metadata = self.metadata(limit).map_err(|code| (None, code))?;
-        match metadata.error() {
-            0 => {}
-            code => return Err((None, code)),
+        if answer != 0 || metadata.is_null() {
+            return None;
         }
-        let led = metadata.led();
-        match partitions.iter().find(|asked| led.binary_search(asked).is_err()) {
-            None => Ok(()),
-            Some(headless) => {
-                let code = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
-                Err((Some(*headless), code as i32))
-            }
+        // SAFETY: the answer has as many topics as it says; the code is an integer for C. It is ours, destroyed once.
+        unsafe {
+            let topics = (0..(*metadata).topic_cnt as usize).map(|index| (*metadata).topics.add(index));
+            let codes = topics.map(|topic| (&raw const (*topic).err).cast::<i32>().read());
+            let code = codes.fold(0, |said, code| if code == 0 { said } else { code });
+            sys::rd_kafka_metadata_destroy(metadata);
+            Some(code).filter(|code| *code != 0)
         }
     }
 

@@ -15,7 +15,7 @@ mod part;
 use self::part::{Edges, Part};
 use super::connection_properties;
 use super::handle::{HandleError, error_name};
-use super::reader::{Edge, Reader, Taken};
+use super::reader::{Edge, Isolation, Reader, Taken};
 use crate::topology::CpuSet;
 use crate::units::{Nanos, PartitionId, UnixMicros, UnixMs};
 use rdkafka_sys::rd_kafka_resp_err_t as code;
@@ -214,9 +214,12 @@ pub fn read_tail(plan: &TailPlan, each: &mut dyn FnMut(TailRecord<'_>) -> bool) 
         return Ok(TailRead { records: 0, bytes: 0, took, searched, partitions, warnings, is_stopped: false });
     }
     let target = Target { topic: &plan.topic, began, deadline: plan.deadline };
+    // Both connect meanwhile; the second is for the ends alone.
     let mut tail = Tail::open(target, &plan.properties, &plan.cpus)?;
+    let mut uncommitted = target.reader(&plan.properties, Isolation::Uncommitted, &plan.cpus)?;
     let partitions: Vec<PartitionId> = plan.partitions.iter().map(|part| part.partition).collect();
-    let edges = tail.edges(&partitions)?;
+    let edges = tail.edges(&partitions, Some(&mut uncommitted))?;
+    drop(uncommitted);
     for (part, edges) in plan.partitions.iter().zip(edges) {
         tail.add(Part::new(part, edges, plan.records_max_per_partition));
     }
@@ -249,7 +252,7 @@ pub fn may_read(
     let mut tail = Tail::open(target, properties, cpus)?;
     // A partition that lags behind its own end, or hides it behind a transaction, is read all the same.
     tail.held_limit = Duration::ZERO;
-    let edges = tail.edges(&[partition])?[0];
+    let edges = tail.edges(&[partition], None)?[0];
     let known = TailPart { partition, from: Some(edges.readable), acked: None };
     let mut part = Part::new(&known, edges, 0);
     // The answer is either that there is nothing yet, or a record that came just now.
@@ -264,6 +267,18 @@ struct Target<'a> {
     topic: &'a str,
     began: Instant,
     deadline: Instant,
+}
+
+impl Target<'_> {
+    fn reader(
+        &self,
+        properties: &[(String, String)],
+        isolation: Isolation,
+        cpus: &CpuSet,
+    ) -> Result<Reader, TailError> {
+        let reader = Reader::open(&connection_properties(properties), self.topic, isolation, cpus);
+        reader.map_err(|error| TailError::Client { topic: self.topic.to_string(), error })
+    }
 }
 
 /// What the reader of a record answers.
@@ -287,8 +302,7 @@ struct Tail<'a> {
 
 impl<'a> Tail<'a> {
     fn open(target: Target<'a>, properties: &[(String, String)], cpus: &CpuSet) -> Result<Tail<'a>, TailError> {
-        let reader = Reader::open(&connection_properties(properties), target.topic, cpus);
-        let reader = reader.map_err(|error| TailError::Client { topic: target.topic.to_string(), error })?;
+        let reader = target.reader(properties, Isolation::Committed, cpus)?;
         Ok(Tail { target, reader, parts: Vec::new(), places: Vec::new(), held_limit: HELD_LIMIT })
     }
 
@@ -302,26 +316,36 @@ impl<'a> Tail<'a> {
         self.places[number] = self.parts.len() as u32;
     }
 
-    /// Where the partitions begin and end, asked until there is an answer. What an open transaction holds back is waited
-    /// for a moment.
-    fn edges(&mut self, partitions: &[PartitionId]) -> Result<Vec<Edges>, TailError> {
-        let ends = self.ask(partitions, Edge::High)?;
+    /// Where the partitions begin and end, asked until there is an answer. What an open transaction holds back is waited for a
+    /// moment; without a reader that is shown it, nothing is known to be held back.
+    fn edges(&mut self, partitions: &[PartitionId], uncommitted: Option<&mut Reader>) -> Result<Vec<Edges>, TailError> {
+        let ends = match uncommitted {
+            Some(uncommitted) => Some(self.ask(Some(uncommitted), partitions, Edge::End)?),
+            None => None,
+        };
         let asked = Instant::now();
         let readable = loop {
-            let readable = self.ask(partitions, Edge::Readable)?;
-            let is_held = readable.iter().zip(&ends).any(|(readable, end)| readable < end);
+            let readable = self.ask(None, partitions, Edge::End)?;
+            let is_held = ends.iter().flatten().zip(&readable).any(|(end, readable)| readable < end);
             if !is_held || asked.elapsed() >= self.held_limit.min(self.left() / 2) {
                 break readable;
             }
             std::thread::sleep(ASK_PAUSE);
         };
-        let lows = self.ask(partitions, Edge::Low)?;
+        let lows = self.ask(None, partitions, Edge::Low)?;
+        let ends = ends.unwrap_or_else(|| readable.clone());
         let edges = lows.into_iter().zip(readable).zip(ends);
         // What comes after the end is not read, though it could be by now.
         Ok(edges.map(|((low, readable), end)| Edges { low, readable: readable.min(end), end }).collect())
     }
 
-    fn ask(&mut self, partitions: &[PartitionId], edge: Edge) -> Result<Vec<i64>, TailError> {
+    /// Asks `reader`, or our own.
+    fn ask(
+        &mut self,
+        mut reader: Option<&mut Reader>,
+        partitions: &[PartitionId],
+        edge: Edge,
+    ) -> Result<Vec<i64>, TailError> {
         const OPERATION: &str = "asking where it begins and ends";
         let mut said = None;
         loop {
@@ -330,7 +354,8 @@ impl<'a> Tail<'a> {
                 let (partition, name) = said.unwrap_or((None, "not asked".to_string()));
                 return Err(self.deadline(partition, OPERATION, name));
             }
-            match self.reader.edges(partitions, edge, left.min(ASK_LIMIT)) {
+            let reader = reader.as_deref_mut().unwrap_or(&mut self.reader);
+            match reader.edges(partitions, edge, left.min(ASK_LIMIT)) {
                 Ok(offsets) => return Ok(offsets),
                 Err((partition, code)) => {
                     let limit = self.left().min(ASK_LIMIT);
