@@ -12,7 +12,7 @@ mod arena;
 
 pub use arena::{Arena, Lent};
 
-use crate::prefetch::{prefetch_at, prefetch_for_write_at};
+use crate::prefetch::{prefetch, prefetch_at, prefetch_for_write_at};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -333,7 +333,7 @@ impl Slab {
     /// Asks the memory for what the slab knows of a slot.
     #[inline]
     pub fn foresee_slot(&self, id: SlotId) {
-        prefetch_at((&raw const self.slots[id.0 as usize]).cast());
+        prefetch(&self.slots[id.0 as usize]);
     }
 
     /// The slot that the next [`Slab::take`] gives, if there is one.
